@@ -100,11 +100,10 @@ Partition MeshLayout::shard_group(int num_replicas) const {
 }
 
 Partition MeshLayout::pp_group(const std::string& name, const std::vector<int>& coordinates) const {
-  return cut(along({MeshDim::kPp}), fmt::format("{} {}", name, fmt::join(coordinates, ",")),
-             [&](int index, int rank) {
-               const bool in = std::ranges::count(coordinates, coordinate(rank, MeshDim::kPp)) > 0;
-               return in ? -1 : index;
-             });
+  return cut(along({MeshDim::kPp}), name, [&](int index, int rank) {
+    const bool in = std::ranges::count(coordinates, coordinate(rank, MeshDim::kPp)) > 0;
+    return in ? -1 : index;
+  });
 }
 
 Partition MeshLayout::secondary_shard_group(int num_replicas, int dp_ranks) const {

@@ -66,8 +66,7 @@ class MeshLayout {
   // divides the dimension.
   Partition shard_group(int num_replicas) const;
   // Partitions the ranks into those that differ in dimension pp only and are at one of these
-  // coordinates there, ascending; each other rank is alone. The name is `name` with the
-  // coordinates.
+  // coordinates there, ascending; each other rank is alone. `name` is that of the partition.
   Partition pp_group(const std::string& name, const std::vector<int>& coordinates) const;
   // Cut the groups of shard_group() into runs of `dp_ranks` neighbors in dimension dp, which divide
   // it. The first returns the ranks of each run, the second the ranks with the same index in their

@@ -49,7 +49,7 @@ Engine::Impl::Impl(model::Blocks blocks, const configs::Config& config,
       first_trained_(zero::first_trained_block(plan_)),
       schedule_(plan_step(partition_, config_, config_.batch.accumulation_steps, first_trained_,
                           plan_.pp_rank)),
-      link_(*mesh_, partition_),
+      link_(*mesh_, partition_, plan_.block_labels),
       saved_inputs_(make_saved_inputs(blocks_.size() * static_cast<size_t>(schedule_.max_in_flight),
                                       config_.recompute, mesh_->device())),
       runner_(blocks_, *strategy_.params, *strategy_.grads),
@@ -69,6 +69,7 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   profiler_.begin(steps_);
   strategy_.grads->reset();  // also after a step that threw
   const OffloadTimes offload_before = offload_times();
+  const double waited_before = link_.waited_seconds();
   StepBatches step(data, config_.batch.accumulation_steps, mesh_->device());
   runner_.inspect_outputs(skips_.in_a_row());
   runner_.set_block_timer(profiler_.block_timer());
@@ -80,7 +81,8 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
                                     .save_requests = data.save_requested(),
                                     .writing = checkpointer_.writes(),
                                     .unused = unused},
-                          .counts = reports_batch(*mesh_) ? step.counts() : TokenCounts()};
+                          .counts = reports_batch(*mesh_) ? step.counts() : TokenCounts(),
+                          .pipe_idle = own_idle(link_.waited_seconds() - waited_before)};
   const torch::Tensor totals = pack_totals(loss, squares, own);
   mesh_->world().all_reduce(totals, comm::ReduceOp::kSum, "loss and norm of the step").wait();
   profiler_.end_phase(StepPhase::kReduce);
@@ -95,6 +97,7 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   stats.grad_norm = std::sqrt(sums.squares) * grad_factor;
   stats.tokens = sums.counts.tokens;
   stats.num_label_tokens = sums.counts.num_label_tokens;
+  stats.pipe_idle = sums.pipe_idle;
   decision_ = {.stop_requested = sums.flags.stop_requests > 0,
                .save_requested = sums.flags.save_requests > 0,
                .checkpoint_written = checkpointer_.set_ranks_writing(sums.flags.writing)};
@@ -104,6 +107,14 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   profiler_.report(blocks_, stats);
   report_offload(offload_before, stats);
   return stats;
+}
+
+std::vector<double> Engine::Impl::own_idle(double seconds) const {
+  if (partition_.ranks == 1) return {};
+  std::vector<double> idle(static_cast<size_t>(partition_.ranks), 0.0);
+  const auto sharing = static_cast<double>(mesh_->world_size()) / static_cast<double>(idle.size());
+  idle[static_cast<size_t>(plan_.pp_rank)] = seconds / sharing;
+  return idle;
 }
 
 OffloadTimes Engine::Impl::offload_times() const {

@@ -31,6 +31,7 @@ class Engine::Impl {
 
   const zero::UnitPlan& plan() const { return plan_; }
   zero::ParamStore& store() { return *strategy_.store; }
+  zero::GradReducer& grads() { return *strategy_.grads; }
   zero::BlockParams& params() { return *strategy_.params; }
   zero::ShardedOptimizer& optimizer() { return *strategy_.optimizer; }
   ShardedState sharded_state() { return {plan_, store(), optimizer()}; }
@@ -73,6 +74,8 @@ class Engine::Impl {
   // Skips the step, or clips and updates; fills the related stats. `grad_factor` is from the sum
   // over the ranks to the gradient.
   void finish_step(StepStats& stats, double grad_factor);
+  // Returns this rank's part of StepStats::pipe_idle, of which the ranks' sum is the mean.
+  std::vector<double> own_idle(double seconds) const;
   // Returns the times since the engine was made.
   OffloadTimes offload_times() const;
   void report_offload(const OffloadTimes& before, StepStats& stats) const;

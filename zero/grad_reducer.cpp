@@ -1,5 +1,7 @@
 #include "zero/grad_reducer.h"
 
+#include <fmt/ranges.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -166,7 +168,10 @@ class UnitReducer : public GradReducer {
   GradExchange exchange_;
 
  private:
-  comm::Group& tied_group(const Unit& tied) const { return mesh_.pp_group("tied", tied.pp_ranks); }
+  comm::Group& tied_group(const Unit& tied) const {
+    return mesh_.pp_group(fmt::format("tied, pipe {}", fmt::join(tied.pp_ranks, " ")),
+                          tied.pp_ranks);
+  }
   bool is_repeated() const {
     return position_ + 1 < expected_.size() && expected_[position_ + 1] == expected_[position_];
   }

@@ -32,6 +32,7 @@ struct MemoryEstimate {
   int64_t param_buffer_elements = 0;  // of the largest shard of parameters in a file; 0: none
   torch::Dtype grad_buffer_dtype = torch::kFloat;  // of backward's gradient buffer
   std::string strategy;                            // one line for the user
+  std::string pipeline;                            // likewise, describe_pipeline(); may be empty
 };
 
 // MicroBatchSize is the size of the data that the blocks process at a time.

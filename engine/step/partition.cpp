@@ -49,6 +49,22 @@ std::vector<double> type_weights(const model::Blocks& blocks, const std::string&
               blocks.front()->name(), blocks.back()->name());
 }
 
+// Returns the chunks that each rank has.
+int64_t num_chunks(const PipelineConfig& config, size_t num_blocks) {
+  if (config.virtual_stages > 0) return config.virtual_stages;
+  switch (config.schedule) {
+    case Schedule::kInterleaved1F1B:
+    case Schedule::kZbV:
+      return 2;
+    case Schedule::kBreadthFirst:
+      return std::max<int64_t>(1, static_cast<int64_t>(num_blocks) / config.stages);
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
 std::vector<double> block_weights(const model::Blocks& blocks, const std::string& partition,
                                   const std::vector<double>& times) {
   if (partition.starts_with(kType)) return type_weights(blocks, partition.substr(kType.size()));
@@ -67,22 +83,6 @@ std::vector<double> block_weights(const model::Blocks& blocks, const std::string
   }
   return weights;
 }
-
-// Returns the chunks that each rank has.
-int64_t num_chunks(const PipelineConfig& config, size_t num_blocks) {
-  if (config.virtual_stages > 0) return config.virtual_stages;
-  switch (config.schedule) {
-    case Schedule::kInterleaved1F1B:
-    case Schedule::kZbV:
-      return 2;
-    case Schedule::kBreadthFirst:
-      return std::max<int64_t>(1, static_cast<int64_t>(num_blocks) / config.stages);
-    default:
-      return 1;
-  }
-}
-
-}  // namespace
 
 PipelinePartition PipelinePartition::one_rank(size_t num_blocks, Schedule schedule) {
   PipelinePartition partition{.schedule = schedule, .ranks = 1, .ends = {num_blocks}};

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "configs/pipeline_config.h"
@@ -36,10 +37,14 @@ struct PipelinePartition {
 // heaviest is as light as can be; among those partitions, one whose runs differ least.
 std::vector<size_t> partition_balanced(const std::vector<double>& weights, size_t parts);
 
-// Returns the partition that the config asks for. `times` are the seconds that each block takes,
-// for PipelineConfig::partition "time"; empty: unknown, and the elements of a block's matrices
-// stand for its time. Throws an Error that names the key if there are fewer blocks than virtual
-// stages, or no block's type matches.
+// Returns what blocks weigh by a PipelineConfig::partition. `times` are the seconds that each block
+// takes, for "time"; empty: unknown, and the elements of a block's matrices stand for its time.
+// Throws an Error that names the key if no block's type matches.
+std::vector<double> block_weights(const model::Blocks& blocks, const std::string& partition,
+                                  const std::vector<double>& times);
+
+// Returns the partition that the config asks for. Throws an Error that names the key if there are
+// fewer blocks than virtual stages, or like block_weights().
 PipelinePartition partition_blocks(const model::Blocks& blocks,
                                    const configs::PipelineConfig& config,
                                    const std::vector<double>& times = {});

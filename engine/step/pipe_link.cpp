@@ -15,15 +15,13 @@ namespace {
 constexpr int64_t kFormSize = 12;
 constexpr size_t kMaxExtents = kFormSize - 3;
 
-std::string describe(const char* what, int64_t micro_batch) {
-  return fmt::format("{} of micro-batch {}", what, micro_batch);
-}
-
 }  // namespace
 
-PipeLink::PipeLink(const comm::DeviceMesh& mesh, const PipelinePartition& partition)
+PipeLink::PipeLink(const comm::DeviceMesh& mesh, const PipelinePartition& partition,
+                   std::vector<std::string> block_labels)
     : mesh_(mesh),
       partition_(partition),
+      block_labels_(std::move(block_labels)),
       shape_(partition.shape(1)),
       rank_(mesh.coordinate(comm::MeshDim::kPp)) {
   for (int64_t boundary = 0; boundary + 1 < shape_.virtual_stages(); ++boundary) {
@@ -33,8 +31,8 @@ PipeLink::PipeLink(const comm::DeviceMesh& mesh, const PipelinePartition& partit
       const bool forward = kind == Kind::kActivation;
       const std::pair ends = forward ? std::pair(before, after) : std::pair(after, before);
       if (lanes_.contains({kind, ends})) continue;
-      const std::string name = fmt::format("pipe {} to {}, {}", ends.first, ends.second,
-                                           forward ? "activations" : "gradients");
+      const std::string name = fmt::format(
+          "{}, stage {} to {}", forward ? "activations" : "gradients", ends.first, ends.second);
       comm::Group& group = mesh.pp_group(
           name, {std::min(ends.first, ends.second), std::max(ends.first, ends.second)});
       lanes_[{kind, ends}] = {.group = &group, .root = ends.first < ends.second ? 0 : 1};
@@ -137,13 +135,11 @@ bool PipeLink::post_next(Kind kind, Lane& lane) {
   if (!forms_.contains(message.boundary)) return false;
   const auto extents = extents_of(message);
   if (!extents) return false;
-  const char* const what = kind == Kind::kActivation ? "activation" : "gradient";
   Posted posted{
       at::empty(*extents,
                 torch::TensorOptions(mesh_.device()).dtype(forms_.at(message.boundary).dtype)),
       {}};
-  posted.handle =
-      lane.group->broadcast(posted.tensor, lane.root, describe(what, message.micro_batch));
+  posted.handle = lane.group->broadcast(posted.tensor, lane.root, describe(kind, message));
   lane.posted.emplace(message, std::move(posted));
   lane.expected.pop_front();
   return true;
@@ -175,16 +171,24 @@ torch::Tensor PipeLink::receive_gradient(const PipeOp& op, torch::Tensor dy) {
                                     : std::move(dy);
 }
 
-void PipeLink::send(Lane& lane, const Message& message, const torch::Tensor& tensor,
-                    const char* what) {
-  Posted sent{tensor.contiguous(), {}};
-  sent.handle = lane.group->broadcast(sent.tensor, lane.root, describe(what, message.micro_batch));
-  lane.sent.push_back(std::move(sent));
+std::string PipeLink::describe(Kind kind, const Message& message) const {
+  const int before = rank_before(message.boundary), after = rank_after(message.boundary);
+  const bool forward = kind == Kind::kActivation;
+  return fmt::format("{} of micro-batch {} behind block {} (stage {} to {})",
+                     forward ? "activation" : "gradient", message.micro_batch,
+                     block_labels_[partition_.begin(message.boundary + 1) - 1],
+                     forward ? before : after, forward ? after : before);
+}
+
+void PipeLink::send(Kind kind, const Message& message, const torch::Tensor& tensor) {
+  Lane& to = lane(kind, message.boundary);
+  Posted posted{tensor.contiguous(), {}};
+  posted.handle = to.group->broadcast(posted.tensor, to.root, describe(kind, message));
+  to.sent.push_back(std::move(posted));
   // On a GPU waiting orders the current stream only, and keeps the memory of what is being sent.
-  while (lane.sent.size() > max_sends_ ||
-         (!lane.sent.empty() && lane.sent.front().handle.ready())) {
-    lane.sent.front().handle.wait();
-    lane.sent.pop_front();
+  while (to.sent.size() > max_sends_ || (!to.sent.empty() && to.sent.front().handle.ready())) {
+    to.sent.front().handle.wait();
+    to.sent.pop_front();
   }
 }
 
@@ -202,7 +206,7 @@ torch::Tensor PipeLink::send_output(const PipeOp& op, torch::Tensor y) {
         op.micro_batch, fmt::join(y.sizes(), ", "), c10::toString(y.scalar_type()),
         fmt::join(expected, ", "), c10::toString(forms_[boundary].dtype));
   }
-  send(to, message, y, "activation");
+  send(Kind::kActivation, message, y);
   return {};
 }
 
@@ -214,7 +218,7 @@ torch::Tensor PipeLink::send_gradient(const PipeOp& op, torch::Tensor dx) {
     dx = at::zeros(extents_of(message).value(),
                    torch::TensorOptions(mesh_.device()).dtype(forms_.at(boundary).dtype));
   }
-  send(lane(Kind::kGradient, boundary), message, dx, "gradient");
+  send(Kind::kGradient, message, dx);
   return {};
 }
 
@@ -222,9 +226,15 @@ void PipeLink::finish() {
   for (auto& [key, lane] : lanes_) {
     for (Posted& sent : lane.sent) sent.handle.wait();
     lane.sent.clear();
-    ZEROTH_CHECK(lane.expected.empty() && lane.posted.empty(), "{} messages were not received",
-                 lane.expected.size() + lane.posted.size());
+    ZEROTH_CHECK(lane.posted.empty(), "{} messages were not used", lane.posted.size());
   }
+  leading_ = {};
+}
+
+double PipeLink::waited_seconds() const {
+  double seconds = 0;
+  for (const auto& [key, lane] : lanes_) seconds += lane.group->times().waiting_s;
+  return seconds;
 }
 
 }  // namespace zeroth::engine

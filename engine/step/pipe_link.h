@@ -23,7 +23,8 @@ namespace zeroth::engine {
 class PipeLink {
  public:
   // Makes the lanes of the partition's pipeline. Collective.
-  PipeLink(const comm::DeviceMesh& mesh, const PipelinePartition& partition);
+  PipeLink(const comm::DeviceMesh& mesh, const PipelinePartition& partition,
+           std::vector<std::string> block_labels);
 
   // Returns the extents of a micro-batch's activations but for the last, which all of them share:
   // [batch, seq], or [rows] of this rank's tokens under tensor parallelism. Unset: not fetched yet.
@@ -47,6 +48,8 @@ class PipeLink {
   torch::Tensor send_gradient(const PipeOp& op, torch::Tensor dx);
   // Waits until everything is sent.
   void finish();
+  // Returns the seconds in which this rank has waited, since the link was made.
+  double waited_seconds() const;
 
  private:
   enum class Kind { kActivation, kGradient };
@@ -87,16 +90,19 @@ class PipeLink {
   int rank_before(int64_t boundary) const;
   Lane& lane(Kind kind, int64_t boundary);
   std::optional<std::vector<int64_t>> extents_of(const Message& message) const;
+  // Returns "activation of micro-batch 2 behind block layers.3 (stage 0 to 1)".
+  std::string describe(Kind kind, const Message& message) const;
   Form form_of(const torch::Tensor& activation, int64_t micro_batch) const;
   void send_form(Lane& lane, int64_t boundary, const Form& form);
   void receive_form(Lane& lane, int64_t boundary);
   // Posts the lane's next receive if its extents are known; returns whether it did.
   bool post_next(Kind kind, Lane& lane);
   torch::Tensor receive(Kind kind, const Message& message);
-  void send(Lane& lane, const Message& message, const torch::Tensor& tensor, const char* what);
+  void send(Kind kind, const Message& message, const torch::Tensor& tensor);
 
   const comm::DeviceMesh& mesh_;
   PipelinePartition partition_;
+  std::vector<std::string> block_labels_;
   PipelineShape shape_;      // with the micro-batches of this step
   size_t max_sends_ = 0;     // in flight, per lane
   size_t trained_from_ = 0;  // of begin()

@@ -132,9 +132,12 @@ torch::Tensor pack_totals(const torch::Tensor& loss, const torch::Tensor& square
                           const StepTotals& own) {
   const auto& [tokens, num_label_tokens, num_label_micro_batches] = own.counts;
   const auto& [stop_requests, save_requests, writing, unused] = own.flags;
-  torch::Tensor known = torch::tensor({stop_requests, save_requests, writing, unused, tokens,
-                                       num_label_tokens, num_label_micro_batches},
-                                      torch::kDouble);
+  std::vector<double> values;
+  for (const int64_t count : {stop_requests, save_requests, writing, unused, tokens,
+                              num_label_tokens, num_label_micro_batches})
+    values.push_back(static_cast<double>(count));
+  values.insert(values.end(), own.pipe_idle.begin(), own.pipe_idle.end());
+  torch::Tensor known = torch::tensor(values, torch::kDouble);
   if (!loss.is_cpu()) known = known.pin_memory().to(loss.device(), /*non_blocking=*/true);
   return at::cat({at::stack({loss.to(torch::kDouble), squares.to(torch::kDouble)}), known});
 }
@@ -146,7 +149,8 @@ StepTotals unpack_totals(const torch::Tensor& sums) {
   return {.loss = values[0],
           .squares = values[1],
           .flags = {count(2), count(3), count(4), count(5)},
-          .counts = {count(6), count(7), count(8)}};
+          .counts = {count(6), count(7), count(8)},
+          .pipe_idle = {values + 9, values + host.numel()}};
 }
 
 }  // namespace zeroth::engine

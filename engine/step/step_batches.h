@@ -115,6 +115,7 @@ struct StepTotals {
   double squares = 0;  // of the gradients' elements
   StepFlags flags = {};
   TokenCounts counts;
+  std::vector<double> pipe_idle = {};  // as in StepStats, of one rank at its coordinate
 };
 
 // Returns the totals as an fp64 tensor on the device of `loss` and `squares`, scalars that replace

@@ -39,12 +39,12 @@ TEST_CASE("no other partition has a lighter heaviest part") {
     };
     return std::max({sum(0, first), sum(first, second), sum(second, weights.size())});
   };
-  double least = 1e9;
+  double lightest = 1e9;
   for (size_t first = 1; first + 1 < weights.size(); ++first) {
     for (size_t second = first + 1; second < weights.size(); ++second)
-      least = std::min(least, heaviest(first, second));
+      lightest = std::min(lightest, heaviest(first, second));
   }
-  CHECK(heaviest(ends[0], ends[1]) == least);
+  CHECK(heaviest(ends[0], ends[1]) == lightest);
 }
 
 TEST_CASE("a chain is divided by what the config names") {

@@ -17,7 +17,7 @@ const PipelinePartition kTwo = {.schedule = Schedule::k1F1B, .ranks = 2, .ends =
 void on_stages(const std::function<void(const comm::DeviceMesh&, PipeLink&)>& fn) {
   testing::run_ranks(2,
                      [&](const std::shared_ptr<comm::DeviceMesh>& mesh) {
-                       PipeLink link(*mesh, kTwo);
+                       PipeLink link(*mesh, kTwo, {"first", "second"});
                        fn(*mesh, link);
                      },
                      {.grid = comm::MeshShape().with(comm::MeshDim::kPp, 2)});

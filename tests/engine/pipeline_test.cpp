@@ -13,6 +13,7 @@
 #include "tests/engine/chain_config.h"
 #include "tests/support/chain.h"
 #include "tests/support/ranks.h"
+#include "zero/memory_plan.h"
 
 namespace zeroth::engine::pipeline_test {
 namespace {
@@ -186,6 +187,92 @@ TEST_CASE("stages recompute, and run frozen layers, as one rank does") {
       CAPTURE(test.name());
       check_equal(train(test), expected);
     }
+  }
+}
+
+// DeepSpeed's TestPipeGradientAccumulationScaling: two weights of 1, input 1, target 0, two
+// micro-batches, SGD at 0.1.
+struct Weight final : model::Block {
+  explicit Weight(const std::string& label) : Block(label) {
+    weight_ = register_parameter("weight", torch::ones({1}));
+  }
+  torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch& batch) override {
+    if (!x.defined()) return torch::ones({batch.tokens.numel(), 1}) * weight_;
+    return (x * weight_).square().sum() / batch.loss_normalizer;
+  }
+  torch::Tensor weight_;
+};
+
+TEST_CASE("gradients of a pipeline's micro-batches are scaled once") {
+  testing::run_ranks(2,
+                     [](const std::shared_ptr<comm::DeviceMesh>& mesh) {
+                       configs::Config config = chain_config(1, 2, 1);
+                       config.optimizer = {.kind = configs::OptimizerConfig::Kind::kSgd, .lr = 0.1};
+                       config.optimizer.weight_decay = 0;
+                       config.gradient_clipping = 0;
+                       config.pipeline.stages = 2;
+                       const auto engine = testing::make_engine(
+                           {std::make_shared<Weight>("one"), std::make_shared<Weight>("two")},
+                           config, mesh);
+                       struct Ones final : DataLoader {
+                         model::MicroBatch next() override {
+                           model::MicroBatch batch;
+                           batch.tokens = batch.targets = torch::zeros({1, 1}, torch::kLong);
+                           return batch;
+                         }
+                       } loader;
+                       CHECK(engine->train_batch(loader).loss == 1);
+                       Values values;
+                       Collected sink(values);
+                       engine->save_model(sink);
+                       if (mesh->rank() > 0) return;
+                       for (const char* name : {"one.weight", "two.weight"})
+                         CHECK(values.at(name).item<float>() == doctest::Approx(0.8));
+                     },
+                     {.grid = comm::MeshShape().with(comm::MeshDim::kPp, 2)});
+}
+
+TEST_CASE("the memory of each stage is the planned one") {
+  struct MemoryCase {
+    int stages;
+    int stage;  // of ZeRO
+    Schedule schedule;
+  };
+  for (const MemoryCase test :
+       {MemoryCase{2, 0, k1F1B}, MemoryCase{2, 3, kInterleaved1F1B}, MemoryCase{4, 1, kGPipe},
+        MemoryCase{2, 2, kZbV}, MemoryCase{4, 3, kBreadthFirst}}) {
+    CAPTURE(test.stages);
+    CAPTURE(test.stage);
+    const int data = 4 / test.stages;
+    testing::run_ranks(
+        4,
+        [&](const std::shared_ptr<comm::DeviceMesh>& mesh) {
+          configs::Config config = chain_config(2, 4, data);
+          config.zero.stage = test.stage;
+          config.pipeline = {
+              .stages = test.stages, .schedule = test.schedule, .partition = "uniform"};
+          const auto engine =
+              testing::make_engine(testing::make_chain({.hidden = 40, .layers = 8}), config, mesh);
+          testing::ChainLoader loader({.global_batch = config.batch.train_batch_size,
+                                       .accumulation = 4,
+                                       .rank = mesh->coordinate(comm::MeshDim::kDp),
+                                       .world_size = data});
+          for (int step = 0; step < 2; ++step) engine->train_batch(loader);
+          const zero::MemoryPlan memory = engine->memory();
+          zero::ParamStore& store = engine->impl().store();
+          CHECK(memory.gathered.device == store.buffers().pooled_bytes());
+          CHECK(memory.parameters.device == store.persistent_bytes());
+          const zero::GradReducer& grads = engine->impl().grads();
+          CHECK(memory.gradient_buffers.device == grads.buffer_bytes());
+          CHECK(memory.gradients.device == grads.persistent_bytes() - grads.buffer_bytes());
+          int64_t updates = 0;
+          for (const zero::Unit& unit : engine->impl().plan().units)
+            updates += unit.is_trained_here() ? 2 * unit.owned_range().size() * 4 : 0;
+          CHECK(memory.states.device == updates);
+        },
+        {.grid = comm::MeshShape()
+                     .with(comm::MeshDim::kPp, test.stages)
+                     .with(comm::MeshDim::kDp, data)});
   }
 }
 

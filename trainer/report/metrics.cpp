@@ -149,6 +149,7 @@ Json step_values(const StepRow& row) {
           {"waiting_s", split.waiting_s},
           {"overlap", split.overlap},
           {"communication_bytes", bytes},
+          {"pipe_idle_s", stats.pipe_idle},
           {"offload_read_bytes", stats.offload.traffic.bytes_read},
           {"offload_written_bytes", stats.offload.traffic.bytes_written},
           {"offload_reading_s", stats.offload.traffic.reading_s},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,11 @@ std::vector<ProgressPart> progress_parts(const StepRow& row, int64_t total_steps
   if (std::isfinite(row.mfu)) add(7, "{:.0f}% of peak", 100 * row.mfu);
   const double overlap = split_step_time(stats).overlap;
   if (std::isfinite(overlap)) add(8, "overlap {:.0f}%", 100 * overlap);
+  if (!stats.pipe_idle.empty()) {
+    const double idle = std::accumulate(stats.pipe_idle.begin(), stats.pipe_idle.end(), 0.0);
+    add(9, "bubble {:.0f}%",
+        100 * idle / (row.step_s * static_cast<double>(stats.pipe_idle.size())));
+  }
   if (stats.step < total_steps) add(1, "{} left", format_duration(seconds_left));
   return parts;
 }

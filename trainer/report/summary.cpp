@@ -160,6 +160,7 @@ std::string ranks_text(const comm::DeviceMesh& mesh, int threads) {
 
 std::string mesh_line(const comm::MeshShape& shape) {
   constexpr size_t kMaxShown = 8;
+  if (shape[comm::MeshDim::kTp] == 1) return shape.str();
   const auto groups = comm::MeshLayout(shape).along({comm::MeshDim::kTp}).parts;
   const size_t shown = std::min(groups.size(), kMaxShown);
   std::string text = fmt::format("{}: tensor group{}", shape.str(), groups.size() == 1 ? "" : "s");
@@ -277,10 +278,11 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
     add("links", links_line(mesh, env));
   }
   const comm::MeshShape shape = engine::grid_shape(plan.config, mesh.world_size());
-  if (shape[comm::MeshDim::kTp] > 1) add("mesh", mesh_line(shape));
+  if (plan.config.sharing_ranks() > 1) add("mesh", mesh_line(shape));
   add("batch", batch_line(plan.train_partition(0), samples, mesh.world_size()));
   add("precision", precision_line(plan.config, plan.trains()));
   add("strategy", plan.estimate.strategy);
+  if (!plan.estimate.pipeline.empty()) add("pipeline", plan.estimate.pipeline);
   for (const std::string& line : engine::memory_lines(memory)) add("memory", line);
   if (plan.trains()) {
     const auto found = plan.origins.find("gradient_clipping");
