@@ -71,8 +71,8 @@ class DeviceMesh {
   Group& shard_group(int num_replicas) const;
   // Returns the group of the ranks at these coordinates in dimension pp, ascending, that do not
   // differ otherwise; of one rank if this one is at none of them (MeshLayout::pp_group). Each name
-  // has a group of its own. Its collectives are not logged: they overlap with compute. Collective
-  // like group().
+  // has a group of its own. Its collectives are not logged, as most of them overlap with compute.
+  // Collective like group().
   Group& pp_group(const std::string& name, const std::vector<int>& coordinates) const;
   // Return the members of shard_group() near this rank, and those with the same index in the other
   // secondary shard groups (MeshLayout::secondary_shard_group, secondary_replica_group). Collective

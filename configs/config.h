@@ -175,8 +175,8 @@ struct Config {
   int64_t data_ranks(int64_t ranks) const { return ranks / sharing_ranks(); }
   // Returns how many ranks compute the same samples: those that share layers, in each stage.
   int64_t sharing_ranks() const { return tensor_parallel.size * pipeline.stages; }
-  // Returns whether the micro-batches of a step pass each block one right after the other: their
-  // gradients are summed before they are reduced, and a step keeps the activations of all of them.
+  // Returns whether a step keeps the activations of all its micro-batches. With one stage they pass
+  // each block one right after the other, so that gradients are summed before they are reduced.
   bool keeps_all_micro_batches() const {
     return batch.accumulates() && pipeline.is_breadth_first();
   }

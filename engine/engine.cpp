@@ -255,6 +255,8 @@ std::unique_ptr<Engine> initialize(model::Blocks blocks, const configs::Config& 
   check_mesh_dims(mesh->layout().shape(), config);
   verify_cpu_isa_matches({}, *mesh);
   verify_sharding_matches(blocks, *mesh);
+  verify_partition_matches(
+      partition_blocks(blocks, config.pipeline, options.block_times).block_pp_ranks(), *mesh);
   if (config.lora.enabled && !has_frozen_parameters(blocks)) {
     throw Error(
         "section lora: no parameter of the blocks is frozen, so that all would be trained; "

@@ -20,13 +20,13 @@ double clip_factor(double max_norm, double norm) {
   return max_norm > 0 && std::isfinite(norm) ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
 }
 
-// Returns the sum over this rank's units of a pipeline's squared norms, which are exchanged per
-// unit and added in the chain's order; zero on ranks that another one stands for.
+// Returns this rank's addend of the squared norm. Those of a pipeline's units are exchanged per
+// unit and added in the chain's order by the ranks of the first part; the others add zero.
 torch::Tensor norm_in_chain_order(const torch::Tensor& squares, const comm::DeviceMesh& mesh) {
   if (mesh.layout().shape()[comm::MeshDim::kPp] == 1) return squares.sum();
   mesh.group({comm::MeshDim::kPp}).all_reduce(squares, comm::ReduceOp::kSum, "norms").wait();
-  const bool stands = mesh.coordinate(comm::MeshDim::kPp) == 0;
-  return stands ? squares.sum() : torch::zeros({}, squares.options());
+  const bool adds = mesh.coordinate(comm::MeshDim::kPp) == 0;
+  return adds ? squares.sum() : torch::zeros({}, squares.options());
 }
 
 }  // namespace
@@ -131,111 +131,81 @@ void Engine::Impl::report_offload(const OffloadTimes& before, StepStats& stats) 
   stats.times.update += stats.offload.update;
 }
 
-class Engine::Impl::MicroBatches {
- public:
-  // `ahead`: fetches one before it is needed, so that what another stage sends of it can be
-  // received at once.
-  MicroBatches(const Impl& engine, StepBatches& source, int64_t count, bool ahead)
-      : engine_(engine), source_(source), count_(count), ahead_(ahead) {}
-
-  // Fetches all of them, and checks that ranks that share layers or samples got the same.
-  void verify() {
-    while (std::ssize(extents_) < count_) {
-      fetch();
-      verify_batches_match(fetched_.back(), engine_.steps_ + 1, *engine_.mesh_);
-    }
-  }
-
-  // Returns the next one.
-  model::MicroBatch next() {
-    if (fetched_.empty()) fetch();
-    model::MicroBatch batch = std::move(fetched_.front());
-    fetched_.pop_front();
-    if (ahead_ && fetched_.empty() && std::ssize(extents_) < count_) fetch();
-    return batch;
-  }
-
-  std::optional<std::vector<int64_t>> leading_extents(int64_t micro_batch) const {
-    if (micro_batch >= std::ssize(extents_)) return std::nullopt;
-    return extents_[static_cast<size_t>(micro_batch)];
-  }
-
- private:
-  void fetch() {
-    fetched_.push_back(source_.next());
-    extents_.push_back(engine_.leading_extents(fetched_.back()));
-  }
-
-  const Impl& engine_;
-  StepBatches& source_;
-  int64_t count_;
-  bool ahead_;
-  std::deque<model::MicroBatch> fetched_;
-  std::vector<std::vector<int64_t>> extents_;  // [micro-batch]
-};
-
-std::vector<int64_t> Engine::Impl::leading_extents(const model::MicroBatch& batch) const {
+std::optional<std::vector<int64_t>> Engine::Impl::leading_extents(const StepBatches& batches,
+                                                                  int64_t micro_batch) const {
   const int tensor_size = mesh_->layout().shape()[comm::MeshDim::kTp];
-  if (tensor_size == 1) return batch.tokens.sizes().vec();
-  return {(batch.tokens.numel() + tensor_size - 1) / tensor_size};
+  auto sizes = batches.token_sizes(micro_batch);
+  if (!sizes || tensor_size == 1) return sizes;
+  const int64_t tokens = c10::multiply_integers(*sizes);
+  return std::vector<int64_t>{(tokens + tensor_size - 1) / tensor_size};
 }
 
-Engine::Impl::MicroBatchInFlight& Engine::Impl::in_flight(
-    const PipeOp& op, MicroBatches& batches,
-    std::vector<std::optional<MicroBatchInFlight>>& places) const {
+model::MicroBatch Engine::Impl::next_batch(StepBatches& batches, int64_t micro_batch) const {
+  model::MicroBatch batch = batches.next();
+  // What another rank sends of the next one can then be received at once.
+  if (partition_.ranks > 1) batches.fetch_until(micro_batch + 2);
+  return batch;
+}
+
+Engine::Impl::MicroBatchInFlight& Engine::Impl::micro_batch_of(const PipeOp& op,
+                                                               StepBatches& batches,
+                                                               MicroBatchesInFlight& in_flight) {
   // Micro-batches begin and end in their order, so that none meets another one in its place.
-  const auto place = static_cast<size_t>(op.micro_batch) % places.size();
-  if (!places[place]) {
-    places[place] = {
+  const auto place = static_cast<size_t>(op.micro_batch) % in_flight.size();
+  if (!in_flight[place]) {
+    in_flight[place] = {
         .batch = batches.next(),
         .tape = Tape(blocks_.size(), first_trained_ + 1, saved_inputs_, place),
         .ops_left = schedule_.ops.size() / static_cast<size_t>(config_.batch.accumulation_steps)};
+    prepare(in_flight[place]->batch);
+    profiler_.end_phase(StepPhase::kData);
   }
-  return *places[place];
+  return *in_flight[place];
 }
 
-torch::Tensor Engine::Impl::run_forward(const PipeOp& op, MicroBatchInFlight& on) {
-  on.x = link_.receive_input(op, std::move(on.x));
-  torch::Tensor y = runner_.forward(schedule_.chunks[op.chunk], std::move(on.x), on.batch, on.tape);
+torch::Tensor Engine::Impl::run_forward(const PipeOp& op, MicroBatchInFlight& current) {
+  current.x = link_.receive_input(op, std::move(current.x));
+  torch::Tensor y = runner_.forward(schedule_.chunks[op.chunk], std::move(current.x), current.batch,
+                                    current.tape);
   if (schedule_.computes_loss(op.chunk)) {
-    on.dy = on.batch.loss_gradient;
+    current.dy = current.batch.loss_gradient;
     return y.to(torch::kDouble);
   }
-  on.x = link_.send_output(op, std::move(y));
+  current.x = link_.send_output(op, std::move(y));
   return {};
 }
 
-void Engine::Impl::run_backward(const PipeOp& op, MicroBatchInFlight& on,
+void Engine::Impl::run_backward(const PipeOp& op, MicroBatchInFlight& current,
                                 const std::function<void()>& prefetch_next) {
   const ModelChunk& chunk = schedule_.chunks[op.chunk];
   if (first_trained_ >= chunk.back().end) return;  // nothing up to here is trained
-  if (op.kind == PipeOpKind::kBackwardWeight) return runner_.backward_weight(chunk, on.tape);
-  on.dy = link_.receive_gradient(op, std::move(on.dy));
-  on.dy = runner_.backward(chunk, op.kind, std::move(on.dy), on.batch, on.tape, prefetch_next);
-  on.dy = link_.send_gradient(op, std::move(on.dy));
+  if (op.kind == PipeOpKind::kBackwardWeight) return runner_.backward_weight(chunk, current.tape);
+  current.dy = link_.receive_gradient(op, std::move(current.dy));
+  current.dy = runner_.backward(chunk, op.kind, std::move(current.dy), current.batch, current.tape,
+                                prefetch_next);
+  current.dy = link_.send_gradient(op, std::move(current.dy));
 }
 
 torch::Tensor Engine::Impl::run_micro_batches(StepBatches& step) try {
   torch::Tensor loss =
       torch::zeros({}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
   if (!normalizer_) normalizer_ = make_loss_normalizer(step.count_positions(), config_, *mesh_);
-  MicroBatches batches(*this, step, config_.batch.accumulation_steps,
-                       /*ahead=*/partition_.ranks > 1);
-  if (!std::exchange(batches_verified_, true)) batches.verify();
+  if (!std::exchange(batches_verified_, true) && shares_batches(*mesh_)) {
+    step.fetch_until(config_.batch.accumulation_steps);
+    for (const model::MicroBatch& batch : step.fetched())
+      verify_batches_match(batch, steps_ + 1, *mesh_);
+  }
   strategy_.grads->set_backward_order(backward_order(schedule_));
   link_.begin(partition_.schedule, config_.batch.accumulation_steps, /*trains=*/true,
               first_trained_,
-              [&](int64_t micro_batch) { return batches.leading_extents(micro_batch); });
-  std::vector<std::optional<MicroBatchInFlight>> places(
-      static_cast<size_t>(schedule_.max_in_flight));
+              [&](int64_t micro_batch) { return leading_extents(step, micro_batch); });
+  MicroBatchesInFlight in_flight(static_cast<size_t>(schedule_.max_in_flight));
   for (size_t i = 0; i < schedule_.ops.size(); ++i) {
     const PipeOp& op = schedule_.ops[i];
     // Gathers prefetch no further than the next period, which accesses every block.
     if (i % schedule_.period == 0) strategy_.params->set_access_order(block_accesses(schedule_, i));
-    MicroBatchInFlight& current = in_flight(op, batches, places);
+    MicroBatchInFlight& current = micro_batch_of(op, step, in_flight);
     if (op.kind == PipeOpKind::kForward) {
-      prepare(current.batch);
-      profiler_.end_phase(StepPhase::kData);
       const torch::Tensor own = run_forward(op, current);
       if (own.defined()) loss += own;
       profiler_.end_phase(StepPhase::kForward);
@@ -244,12 +214,12 @@ torch::Tensor Engine::Impl::run_micro_batches(StepBatches& step) try {
       run_backward(op, current, [&] {
         if (next == nullptr || next->kind == PipeOpKind::kForward) return;
         BlockRunner::prefetch_input(schedule_.chunks[next->chunk],
-                                    in_flight(*next, batches, places).tape);
+                                    micro_batch_of(*next, step, in_flight).tape);
       });
       profiler_.end_phase(StepPhase::kBackward);
     }
     if (--current.ops_left == 0)
-      places[static_cast<size_t>(op.micro_batch) % places.size()].reset();
+      in_flight[static_cast<size_t>(op.micro_batch) % in_flight.size()].reset();
   }
   link_.finish();
   strategy_.params->set_access_order({});
@@ -317,35 +287,25 @@ void Engine::Impl::require_values(std::string_view call) const {
   throw Error("{}: the engine awaits a checkpoint. Call load_checkpoint first", call);
 }
 
-EvalStats Engine::Impl::eval_batch(DataLoader& data, int64_t micro_batches) {
-  require_values("eval_batch");
-  torch::Tensor sums =
-      torch::zeros({2}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
-  verify_micro_batches_match(micro_batches);
-  StopAgreement end(*mesh_, [&] { return data.stop_requested(); });
-  StepBatches drawn(data, micro_batches, mesh_->device());
-  MicroBatches batches(*this, drawn, micro_batches, /*ahead=*/false);
+void Engine::Impl::evaluate_group(StepBatches& drawn, int64_t first, int64_t micro_batches,
+                                  const torch::Tensor& sums) {
   const StepSchedule schedule = plan_evaluation(partition_, micro_batches, plan_.pp_rank);
+  std::vector<size_t> accesses = block_accesses(schedule);
+  // The next group's first gathers overlap with this one's last blocks.
+  accesses.insert(accesses.end(), accesses.begin(), accesses.end());
+  strategy_.params->set_access_order(accesses);
   link_.begin(evaluation_schedule(partition_), micro_batches, /*trains=*/false, first_trained_,
-              [&](int64_t micro_batch) { return batches.leading_extents(micro_batch); });
+              [&](int64_t micro_batch) { return leading_extents(drawn, first + micro_batch); });
   struct Evaluated {
     model::MicroBatch batch;
     torch::Tensor x = {};
   };
   std::map<int64_t, Evaluated> in_flight;  // by micro-batch
-  int64_t end_at = micro_batches;          // later ones are not evaluated on any rank
-  for (size_t i = 0; i < schedule.ops.size(); ++i) {
-    const PipeOp& op = schedule.ops[i];
-    if (i % schedule.period == 0) strategy_.params->set_access_order(block_accesses(schedule, i));
-    if (op.micro_batch >= end_at) continue;
-    if (op.chunk == 0 && end.stop_agreed()) {
-      end_at = op.micro_batch;
-      continue;
-    }
+  for (const PipeOp& op : schedule.ops) {
     Evaluated& current = in_flight[op.micro_batch];
     if (op.chunk == 0) {
-      current.batch = batches.next();
-      if (op.micro_batch == 0) verify_batches_match(current.batch, steps_, *mesh_);
+      current.batch = next_batch(drawn, first + op.micro_batch);
+      if (first + op.micro_batch == 0) verify_batches_match(current.batch, steps_, *mesh_);
       current.batch.sample_seeds.clear();  // disables dropout
       current.batch.loss_normalizer = 1;   // sum over tokens, divided once at the end
     }
@@ -359,8 +319,25 @@ EvalStats Engine::Impl::eval_batch(DataLoader& data, int64_t micro_batches) {
     if (op.chunk + 1 == schedule.chunks.size()) in_flight.erase(op.micro_batch);
   }
   link_.finish();
+}
+
+EvalStats Engine::Impl::eval_batch(DataLoader& data, int64_t micro_batches) {
+  require_values("eval_batch");
+  torch::Tensor sums =
+      torch::zeros({2}, torch::TensorOptions(mesh_->device()).dtype(torch::kDouble));
+  verify_micro_batches_match(micro_batches);
+  StopAgreement end(*mesh_, [&] { return data.stop_requested(); });
+  StepBatches drawn(data, micro_batches, mesh_->device());
+  // Ranks ask each other for a stop where nothing is between them.
+  const int64_t group = evaluation_group(partition_);
+  for (int64_t done = 0; done < micro_batches; done += group) {
+    if (end.stop_agreed()) {
+      strategy_.params->set_access_order({});
+      return {.stop_requested = true};
+    }
+    evaluate_group(drawn, done, std::min(group, micro_batches - done), sums);
+  }
   strategy_.params->set_access_order({});
-  if (end_at < micro_batches) return {.stop_requested = true};
   sums = sums.to(torch::kCPU);
   mesh_->cpu_group().all_reduce(sums, comm::ReduceOp::kSum, "loss of the evaluation").wait();
   const double tokens = sums[1].item<double>();

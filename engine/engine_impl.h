@@ -56,17 +56,23 @@ class Engine::Impl {
     torch::Tensor x = {}, dy = {};  // that the next operation on it continues with
     size_t ops_left = 0;
   };
-  // MicroBatches fetches the micro-batches of a step, or of an evaluation, and knows their extents.
-  class MicroBatches;
-  // Fetches the micro-batch into its place, if this operation is the first on it.
-  MicroBatchInFlight& in_flight(const PipeOp& op, MicroBatches& batches,
-                                std::vector<std::optional<MicroBatchInFlight>>& places) const;
+  // Returns the next micro-batch, whose number this is.
+  model::MicroBatch next_batch(StepBatches& batches, int64_t micro_batch) const;
+  using MicroBatchesInFlight = std::vector<std::optional<MicroBatchInFlight>>;
+  // Returns the operation's micro-batch, which it fetches into its place for the first one.
+  MicroBatchInFlight& micro_batch_of(const PipeOp& op, StepBatches& batches,
+                                     MicroBatchesInFlight& in_flight);
   // Run an operation, receive what it begins with and send its result.
-  torch::Tensor run_forward(const PipeOp& op, MicroBatchInFlight& on);
-  void run_backward(const PipeOp& op, MicroBatchInFlight& on,
+  torch::Tensor run_forward(const PipeOp& op, MicroBatchInFlight& current);
+  void run_backward(const PipeOp& op, MicroBatchInFlight& current,
                     const std::function<void()>& prefetch_next);
-  // Returns the extents of activations of the micro-batch but for the last one.
-  std::vector<int64_t> leading_extents(const model::MicroBatch& batch) const;
+  // Evaluates micro-batches, of which the first has this number; adds their loss and their label
+  // tokens to `sums`.
+  void evaluate_group(StepBatches& drawn, int64_t first, int64_t micro_batches,
+                      const torch::Tensor& sums);
+  // Returns PipeLink::LeadingExtents of a micro-batch.
+  std::optional<std::vector<int64_t>> leading_extents(const StepBatches& batches,
+                                                      int64_t micro_batch) const;
   // Fills in what the loss of a micro-batch of a training step is divided and scaled by.
   void prepare(model::MicroBatch& batch) const;
   void verify_micro_batches_match(int64_t micro_batches) const;

@@ -19,7 +19,8 @@ class DataLoader {
   // the same step with any partition (data::BatchPartition does it for datasets). The engine calls
   // it gradient_accumulation_steps times per step, on its caller's thread, and copies the tensors:
   // the loader may use their memory again. With the schedule 1F1B each call follows the use of the
-  // previous micro-batch; breadth-first, all calls come while the first block runs. May throw.
+  // previous micro-batch; breadth-first, all calls come while the first block runs; in a pipeline
+  // some calls come earlier. May throw.
   virtual model::MicroBatch next() = 0;
 
   // Returns the number of elements of `tokens` in the next `micro_batches` micro-batches together;
@@ -33,7 +34,7 @@ class DataLoader {
 
   // Returns whether this rank requests that training, or an evaluation, stop. One rank's request
   // sets StepDecision::stop_requested, or EvalStats::stop_requested, on all. Called once per step,
-  // after backward, and between the blocks of an evaluation.
+  // after backward, and between the micro-batches of an evaluation.
   virtual bool stop_requested() { return false; }
 
   // Returns whether this rank requests that the run be saved after this step. One rank's request

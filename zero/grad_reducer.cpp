@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -109,7 +110,7 @@ class UnitReducer : public GradReducer {
   }
 
   Range range(size_t unit) const final {
-    return shards_ ? plan_.units[unit].shard() : plan_.units[unit].whole();
+    return shards_ ? plan_.units[unit].shard() : plan_.units[unit].full_range();
   }
 
   bool got_gradient(size_t unit, size_t slot) const final {
@@ -169,8 +170,9 @@ class UnitReducer : public GradReducer {
 
  private:
   comm::Group& tied_group(const Unit& tied) const {
-    return mesh_.pp_group(fmt::format("tied, pipe {}", fmt::join(tied.pp_ranks, " ")),
-                          tied.pp_ranks);
+    std::vector<int> ranks = tied.pp_ranks;
+    std::ranges::sort(ranks);
+    return mesh_.pp_group(fmt::format("tied, pipe {}", fmt::join(ranks, " ")), ranks);
   }
   bool is_repeated() const {
     return position_ + 1 < expected_.size() && expected_[position_ + 1] == expected_[position_];

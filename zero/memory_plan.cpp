@@ -110,7 +110,7 @@ class MemoryPlanner {
       const Unit& own = plan_.units[unit];
       const int64_t own_width = element_bytes(own.dtype(offload_plan_.working));
       if (released.elements == 0) {
-        result_.parameters.device += own.whole().size() * own_width;
+        result_.parameters.device += own.full_range().size() * own_width;
       } else if (const int size = hpz_partition_size(plan_, config_); size > 1) {
         // The secondary shard.
         result_.parameters.device +=

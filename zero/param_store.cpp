@@ -38,6 +38,12 @@ ParamStore::ParamStore(const UnitPlan& plan, const comm::DeviceMesh& mesh, torch
       on_device_(offload::make_memory_store(device)),
       states_(plan.units.size()) {
   options_.shard_stores.resize(plan.units.size(), nullptr);
+  if (options_.hpz_partition_size > 1) {  // groups are made by all ranks, whatever they hold
+    for (const Unit& unit : plan.units) {
+      mesh.secondary_shard_group(unit.num_replicas, options_.hpz_partition_size);
+      mesh.secondary_replica_group(unit.num_replicas, options_.hpz_partition_size);
+    }
+  }
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     offload::ShardStore*& store = options_.shard_stores[unit];
     if (store == nullptr) store = on_device_.get();

@@ -106,6 +106,12 @@ class StoreBuilder {
     if (plan_.optimizer_device != OptimizerDevice::kAuto) {
       return plan_.optimizer_device == OptimizerDevice::kGpu;
     }
+    if (config_.pipeline.is_on()) {  // whose ranks do not all have something to update
+      result_.choices.emplace_back(
+          "offload_optimizer.step \"auto\": the CPU updates; in a pipeline it is not timed");
+      result_.measured_step = OptimizerDevice::kCpu;
+      return false;
+    }
     const OptimizerDeviceChoice choice =
         measure_optimizer_device(plan_, config_, mesh_, *result_.link);
     result_.choices.push_back(choice.why);

@@ -56,9 +56,9 @@ ReducerKind reducer_kind(const UnitPlan& plan, const configs::Config& config,
   // With CPU offload, a single rank needs no full gradient on the device: its shard is all.
   if (offload_plan.offload_gradients && plan.is_unsharded()) return ReducerKind::kScatter;
   const StagePolicy& policy = stage_policy(effective_stage(plan.is_unsharded(), config));
-  const bool several = config.batch.accumulates() && !config.keeps_all_micro_batches();
-  if (!several) return policy.single_reduction;
-  return config.pipeline.is_on() ? policy.with_stages : policy.with_accumulation;
+  if (!config.batch.accumulates()) return policy.single_reduction;
+  if (config.pipeline.is_on()) return policy.with_stages;
+  return config.keeps_all_micro_batches() ? policy.single_reduction : policy.with_accumulation;
 }
 
 GradReducerOptions reducer_options(const UnitPlan& plan, const configs::Config& config,
@@ -149,7 +149,9 @@ torch::Dtype grad_buffer_dtype(UnitPlan plan, const configs::Config& config,
   const OffloadPlan offload_plan = assign_placement(plan, config, device != torch::kCPU);
   const GradReducerOptions options = reducer_options(plan, config, offload_plan);
   const bool scatters = reducer_kind(plan, config, offload_plan) == ReducerKind::kScatter;
-  return scatters && !config.keeps_all_micro_batches() ? options.wire : options.accumulation;
+  return scatters && (config.pipeline.is_on() || !config.keeps_all_micro_batches())
+             ? options.wire
+             : options.accumulation;
 }
 
 std::string describe(const UnitPlan& plan, const configs::Config& config) {

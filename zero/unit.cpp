@@ -25,9 +25,12 @@ struct UnitParameter {
 
 std::vector<int> pp_ranks_of(const std::vector<size_t>& blocks, const UnitPlan& plan) {
   if (plan.block_pp_ranks.empty()) return {plan.pp_rank};
-  std::set<int> ranks;
-  for (const size_t block : blocks) ranks.insert(plan.block_pp_ranks[block]);
-  return {ranks.begin(), ranks.end()};
+  std::vector<int> ranks;
+  for (const size_t block : blocks) {
+    const int rank = plan.block_pp_ranks[block];
+    if (std::ranges::count(ranks, rank) == 0) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 // Returns the part of the full tensor that `own` is, which its block's split describes.

@@ -60,14 +60,16 @@ struct Unit {
   bool is_unsharded() const { return layout.num_shards() == 1; }
   // Returns whether this rank has a gradient of it and updates it.
   bool is_trained_here() const { return trainable && is_held; }
-  // Returns the range of the flat buffer that has memory on this rank once it is gathered: all, or
-  // nothing.
-  Range whole() const { return {0, is_held ? layout.numel() : 0}; }
+  // Returns the range of the flat buffer that this rank has once the unit is gathered: all of it,
+  // or nothing.
+  Range full_range() const { return {0, is_held ? layout.numel() : 0}; }
   // Returns this rank's shard of the flat buffer.
   Range shard() const { return is_held ? layout.shard(shard_index) : Range(); }
   // Returns the range that this rank owns: its shard, or all if every rank owns all. The same size
   // on all ranks that hold the unit.
-  Range owned_range() const { return gather_policy == GatherPolicy::kNever ? whole() : shard(); }
+  Range owned_range() const {
+    return gather_policy == GatherPolicy::kNever ? full_range() : shard();
+  }
 };
 
 // The position of a parameter in a plan.

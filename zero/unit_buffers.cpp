@@ -35,12 +35,18 @@ UnitBuffers::UnitBuffers(const UnitPlan& plan, torch::Dtype working, torch::Devi
     : pool_(device), buffers_(plan.units.size()) {
   const torch::NoGradGuard no_grad;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    const int64_t numel = plan.units[unit].whole().size();
+    const int64_t numel = plan.units[unit].full_range().size();
     const torch::Dtype dtype = plan.units[unit].dtype(working);
     buffers_[unit].whole = plan.units[unit].is_gathered_before_use()
                                ? without_memory(numel, dtype, device)
                                : torch::zeros({numel}, torch::TensorOptions(device).dtype(dtype));
-    if (!plan.units[unit].is_held) continue;
+    if (!plan.units[unit].is_held) {
+      for (const torch::Tensor& param : plan.units[unit].params) {
+        const torch::Tensor none = at::empty(param.sizes(), param.options().device(torch::kMeta));
+        param.unsafeGetTensorImpl()->shallow_copy_from(none.getIntrusivePtr());
+      }
+      continue;
+    }
     // The blocks keep their tensor objects; only their storage changes. shallow_copy_from also
     // gives the parameter a version counter of its own, so that a gather into the buffer does not
     // invalidate a kept graph.

@@ -61,7 +61,10 @@ void check_rule(Context& context, const ElasticRule& rule, int64_t sharing_ranks
     context.add_error("{}: {} needs {} 0.2, found 0.1", kSplit, split, kVersion);
   if (version == 0.2 && split != sharing_ranks)
     context.add_error("{}: {}, but {} {}: make them equal", kSplit, split,
-                      context.key_or_flag("tensor_parallel.autotp_size"), sharing_ranks);
+                      context.keys.get<int64_t>("pipeline.stages").value_or(1) > 1
+                          ? "pipeline.stages x tensor_parallel.autotp_size"
+                          : context.key_or_flag("tensor_parallel.autotp_size"),
+                      sharing_ranks);
 }
 
 // Adds an error if the cluster scheduler, which chose the machines by its own copy of the section,

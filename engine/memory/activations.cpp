@@ -54,8 +54,8 @@ class PeakTracker {
       if (op.kind == PipeOpKind::kForward) {
         if (schedule_.receives_input(op.chunk)) now_ += handed_on_[chunk.front().first];
         for (const Segment& segment : chunk) forward(segment);
-      } else if (op.kind != PipeOpKind::kBackwardWeight) {
-        for_each_backward(chunk, [this](const Segment& segment) { backward(segment); });
+      } else {
+        for_each_backward(chunk, [&](const Segment& segment) { backward(segment, op.kind); });
       }
     }
     return peak_;
@@ -83,19 +83,28 @@ class PeakTracker {
     if (!keeps_graphs(segment)) now_ -= handed_on_[segment.first];
   }
 
-  void backward(const Segment& segment) {
+  // Until their own operation, gradients of weights keep what a block's backward frees.
+  void backward(const Segment& segment, PipeOpKind kind) {
+    if (kind == PipeOpKind::kBackwardWeight) {
+      for (size_t i = segment.first; i < segment.end; ++i) free_if_delivered(kind, i);
+      return;
+    }
     if (segment.recompute) {
       for (size_t i = segment.first; i < segment.end; ++i) keep_graph(i);
     }
     for (size_t i = segment.end; i-- > segment.first;) {
       update_peak(blocks_[i].backward);
-      now_ -= blocks_[i].freed;
+      free_if_delivered(kind, i);
     }
     // What a block frees is measured with the gradient of its input, which the first trained block
     // does not compute.
     if (segment.first == first_trained_ && segment.first > 0)
       now_ -= blocks_[segment.first - 1].output;
     if (!segment.recompute) now_ -= handed_on_[segment.first];
+  }
+
+  void free_if_delivered(PipeOpKind kind, size_t block) {
+    if (delivers_gradients(kind, block, blocks_.size())) now_ -= blocks_[block].freed;
   }
 
   const StepSchedule& schedule_;

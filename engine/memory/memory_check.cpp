@@ -45,13 +45,16 @@ constexpr int64_t kCodeBytes = int64_t{160} << 20;
 constexpr int64_t kContextBytes = int64_t{534} << 20;
 constexpr int64_t kCommunicatorBytes = 688'000'000;
 
-// Returns the number of this rank's communicators: that of all ranks, and those of mesh dims.
+// Returns the number of this rank's communicators: that of all ranks, those of mesh dims, and those
+// to and from its neighbors in a pipeline, of activations and of gradients.
 int num_communicators(const comm::MeshShape& shape) {
   const int all = shape.ranks();
   if (all == 1) return 0;
   const auto is_part = [&](comm::MeshDim axis) { return shape[axis] > 1 && shape[axis] < all; };
-  return 1 + static_cast<int>(
-                 std::count_if(comm::kAllMeshDims.begin(), comm::kAllMeshDims.end(), is_part));
+  const int neighbors = shape[comm::MeshDim::kPp] > 1 ? 4 : 0;
+  return 1 + neighbors +
+         static_cast<int>(
+             std::count_if(comm::kAllMeshDims.begin(), comm::kAllMeshDims.end(), is_part));
 }
 
 // Returns "parameters 2.00 GiB, masters 4.00 GiB"; empty if there are no bytes.
@@ -251,7 +254,10 @@ MemoryPlan largest_memory(const model::Blocks& blocks, const configs::Config& co
   for (options.pp_rank = 0; options.pp_rank < partition.ranks; ++options.pp_rank) {
     const MemoryPlan memory =
         plan_memory(plan_of(blocks, config, options), config, options, partition);
-    if (!largest || memory.peak().total() > largest->peak().total()) largest = memory;
+    const auto need = [&](const MemoryPlan& plan) {
+      return options.device == torch::kCPU ? plan.peak().total() : plan.peak().device;
+    };
+    if (!largest || need(memory) > need(*largest)) largest = memory;
   }
   return *largest;
 }

@@ -56,7 +56,7 @@ StateBytes state_bytes(const zero::UnitPlan& plan, const configs::Config& config
   };
   StateBytes bytes;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    if (plan.units[unit].is_saved) {
+    if (plan.units[unit].is_saved && plan.units[unit].is_counted) {
       bytes.shard += bytes_of(unit, plan.units[unit].layout.shard_numel());
     }
   }

@@ -204,6 +204,8 @@ std::shared_ptr<model::WeightSource> values_of_blocks(const model::Blocks& block
   for (const zero::Unit& unit : zero::plan_units(blocks, mesh).units) {
     for (size_t i = 0; i < unit.params.size(); ++i) {
       const torch::Tensor value = unit.params[i].detach().to(mesh.device()).contiguous();
+      // Those of the first stage, whatever the ranks of another one would begin with.
+      mesh.group({comm::MeshDim::kPp}).broadcast(value, /*root=*/0, "initial values").wait();
       mesh.shard_group(unit.num_replicas).broadcast(value, /*root=*/0, "initial values").wait();
       source->put(unit.layout.slots()[i], value.to(torch::kCPU));
     }

@@ -30,12 +30,12 @@ PipeLink::PipeLink(const comm::DeviceMesh& mesh, const PipelinePartition& partit
     for (const Kind kind : {Kind::kActivation, Kind::kGradient}) {
       const bool forward = kind == Kind::kActivation;
       const std::pair ends = forward ? std::pair(before, after) : std::pair(after, before);
-      if (lanes_.contains({kind, ends})) continue;
+      if (channels_.contains({kind, ends})) continue;
       const std::string name = fmt::format(
           "{}, stage {} to {}", forward ? "activations" : "gradients", ends.first, ends.second);
       comm::Group& group = mesh.pp_group(
           name, {std::min(ends.first, ends.second), std::max(ends.first, ends.second)});
-      lanes_[{kind, ends}] = {.group = &group, .root = ends.first < ends.second ? 0 : 1};
+      channels_[{kind, ends}] = {.group = &group, .root = ends.first < ends.second ? 0 : 1};
     }
   }
 }
@@ -53,22 +53,26 @@ bool PipeLink::crosses(int64_t boundary) const {
   return inside && rank_before(boundary) != rank_after(boundary);
 }
 
-PipeLink::Lane& PipeLink::lane(Kind kind, int64_t boundary) {
+PipeLink::Channel& PipeLink::channel(Kind kind, int64_t boundary) {
   const int before = rank_before(boundary), after = rank_after(boundary);
-  return lanes_.at(
+  return channels_.at(
       {kind, kind == Kind::kActivation ? std::pair(before, after) : std::pair(after, before)});
 }
 
 void PipeLink::begin(configs::PipelineConfig::Schedule schedule, int64_t micro_batches, bool trains,
                      size_t trained_from, LeadingExtents extents) {
+  if (in_step_ && !channels_.empty()) {
+    throw Error(
+        "pipeline: the step before ended in its middle, and activations of it are still between "
+        "the stages: start the run again from a checkpoint");
+  }
+  in_step_ = true;
   shape_ = partition_.shape(micro_batches);
-  // A step's tapes hold its activations in any case; of an evaluation nothing else does.
-  max_sends_ = trains ? SIZE_MAX : 2;
   leading_ = std::move(extents);
   trained_from_ = trained_from;
-  for (auto& [key, lane] : lanes_) {
-    lane.expected.clear();
-    lane.posted.clear();
+  for (auto& [key, channel] : channels_) {
+    channel.expected.clear();
+    channel.posted.clear();
     const auto& [kind, ends] = key;
     const auto& [sender, receiver] = ends;
     if (receiver != rank_) continue;
@@ -76,82 +80,84 @@ void PipeLink::begin(configs::PipelineConfig::Schedule schedule, int64_t micro_b
       const int64_t stage = virtual_stage_of(partition_.schedule, shape_, sender, op.chunk);
       if (kind == Kind::kActivation && op.kind == PipeOpKind::kForward && crosses(stage) &&
           rank_after(stage) == rank_)
-        lane.expected.push_back({stage, op.micro_batch});
+        channel.expected.push_back({stage, op.micro_batch});
       const bool delivers =
           op.kind == PipeOpKind::kBackward || op.kind == PipeOpKind::kBackwardInput;
       if (kind == Kind::kGradient && trains && delivers && gradient_crosses(stage - 1) &&
           rank_before(stage - 1) == rank_)
-        lane.expected.push_back({stage - 1, op.micro_batch});
+        channel.expected.push_back({stage - 1, op.micro_batch});
     }
   }
 }
 
 std::optional<std::vector<int64_t>> PipeLink::extents_of(const Message& message) const {
-  const Form& form = forms_.at(message.boundary);
-  if (!form.follows_micro_batch) return form.trailing;
+  const ActivationMeta& meta = metas_.at(message.boundary);
+  if (!meta.follows_micro_batch) return meta.trailing;
   std::optional<std::vector<int64_t>> extents = leading_(message.micro_batch);
-  if (extents) extents->insert(extents->end(), form.trailing.begin(), form.trailing.end());
+  if (extents) extents->insert(extents->end(), meta.trailing.begin(), meta.trailing.end());
   return extents;
 }
 
-PipeLink::Form PipeLink::form_of(const torch::Tensor& activation, int64_t micro_batch) const {
+PipeLink::ActivationMeta PipeLink::meta_of(const torch::Tensor& activation,
+                                           int64_t micro_batch) const {
   const std::vector<int64_t> leading = leading_(micro_batch).value();
   const std::vector<int64_t> sizes = activation.sizes().vec();
-  Form form{.trailing = sizes, .dtype = activation.scalar_type()};
-  form.follows_micro_batch =
+  ActivationMeta meta{.trailing = sizes, .dtype = activation.scalar_type()};
+  meta.follows_micro_batch =
       sizes.size() >= leading.size() && std::equal(leading.begin(), leading.end(), sizes.begin());
-  if (form.follows_micro_batch)
-    form.trailing.erase(form.trailing.begin(), form.trailing.begin() + std::ssize(leading));
-  return form;
+  if (meta.follows_micro_batch)
+    meta.trailing.erase(meta.trailing.begin(), meta.trailing.begin() + std::ssize(leading));
+  return meta;
 }
 
-void PipeLink::send_form(Lane& lane, int64_t boundary, const Form& form) {
-  if (form.trailing.size() > kMaxExtents)
+void PipeLink::send_meta(Channel& channel, int64_t boundary, const ActivationMeta& meta) {
+  if (meta.trailing.size() > kMaxExtents)
     throw Error("pipeline: an activation of {} dimensions crosses to another stage, at most {} can",
-                form.trailing.size(), kMaxExtents);
-  std::vector<int64_t> values = {form.follows_micro_batch ? 1 : 0, static_cast<int64_t>(form.dtype),
-                                 std::ssize(form.trailing)};
-  values.insert(values.end(), form.trailing.begin(), form.trailing.end());
+                meta.trailing.size(), kMaxExtents);
+  std::vector<int64_t> values = {meta.follows_micro_batch ? 1 : 0, static_cast<int64_t>(meta.dtype),
+                                 std::ssize(meta.trailing)};
+  values.insert(values.end(), meta.trailing.begin(), meta.trailing.end());
   values.resize(kFormSize, 0);
   const torch::Tensor sent = at::tensor(values, torch::kLong).to(mesh_.device());
-  lane.sent.push_back({sent, lane.group->broadcast(sent, lane.root, "form of activations")});
-  forms_[boundary] = form;
+  channel.sent.push_back(
+      {sent, channel.group->broadcast(sent, channel.root, "extents of activations")});
+  metas_[boundary] = meta;
 }
 
-void PipeLink::receive_form(Lane& lane, int64_t boundary) {
+void PipeLink::receive_meta(Channel& channel, int64_t boundary) {
   const torch::Tensor sent =
       at::empty({kFormSize}, torch::TensorOptions(mesh_.device()).dtype(torch::kLong));
-  lane.group->broadcast(sent, lane.root, "form of activations").wait();
+  channel.group->broadcast(sent, channel.root, "extents of activations").wait();
   const torch::Tensor host = sent.to(torch::kCPU);
   const int64_t* const values = host.const_data_ptr<int64_t>();
-  forms_[boundary] = {.follows_micro_batch = values[0] != 0,
+  metas_[boundary] = {.follows_micro_batch = values[0] != 0,
                       .trailing = {values + 3, values + 3 + values[2]},
                       .dtype = static_cast<torch::Dtype>(values[1])};
 }
 
-bool PipeLink::post_next(Kind kind, Lane& lane) {
-  if (lane.expected.empty()) return false;
-  const Message message = lane.expected.front();
-  if (!forms_.contains(message.boundary)) return false;
+bool PipeLink::post_next(Kind kind, Channel& channel) {
+  if (channel.expected.empty()) return false;
+  const Message message = channel.expected.front();
+  if (!metas_.contains(message.boundary)) return false;
   const auto extents = extents_of(message);
   if (!extents) return false;
   Posted posted{
       at::empty(*extents,
-                torch::TensorOptions(mesh_.device()).dtype(forms_.at(message.boundary).dtype)),
+                torch::TensorOptions(mesh_.device()).dtype(metas_.at(message.boundary).dtype)),
       {}};
-  posted.handle = lane.group->broadcast(posted.tensor, lane.root, describe(kind, message));
-  lane.posted.emplace(message, std::move(posted));
-  lane.expected.pop_front();
+  posted.handle = channel.group->broadcast(posted.tensor, channel.root, describe(kind, message));
+  channel.posted.emplace(message, std::move(posted));
+  channel.expected.pop_front();
   return true;
 }
 
 torch::Tensor PipeLink::receive(Kind kind, const Message& message) {
-  Lane& from = lane(kind, message.boundary);
+  Channel& from = channel(kind, message.boundary);
   while (!from.posted.contains(message)) {
     ZEROTH_CHECK(!from.expected.empty(), "micro-batch {} of boundary {} is not expected",
                  message.micro_batch, message.boundary);
     const int64_t next = from.expected.front().boundary;
-    if (!forms_.contains(next)) receive_form(from, next);
+    if (!metas_.contains(next)) receive_meta(from, next);
     ZEROTH_CHECK(post_next(kind, from), "micro-batch {} is not fetched", message.micro_batch);
   }
   Posted found = std::move(from.posted.extract(message).mapped());
@@ -181,12 +187,12 @@ std::string PipeLink::describe(Kind kind, const Message& message) const {
 }
 
 void PipeLink::send(Kind kind, const Message& message, const torch::Tensor& tensor) {
-  Lane& to = lane(kind, message.boundary);
+  Channel& to = channel(kind, message.boundary);
   Posted posted{tensor.contiguous(), {}};
   posted.handle = to.group->broadcast(posted.tensor, to.root, describe(kind, message));
   to.sent.push_back(std::move(posted));
   // On a GPU waiting orders the current stream only, and keeps the memory of what is being sent.
-  while (to.sent.size() > max_sends_ || (!to.sent.empty() && to.sent.front().handle.ready())) {
+  while (!to.sent.empty() && to.sent.front().handle.ready()) {
     to.sent.front().handle.wait();
     to.sent.pop_front();
   }
@@ -195,16 +201,16 @@ void PipeLink::send(Kind kind, const Message& message, const torch::Tensor& tens
 torch::Tensor PipeLink::send_output(const PipeOp& op, torch::Tensor y) {
   const int64_t boundary = virtual_stage(op);
   if (!crosses(boundary)) return y;
-  Lane& to = lane(Kind::kActivation, boundary);
-  if (!forms_.contains(boundary)) send_form(to, boundary, form_of(y, op.micro_batch));
+  Channel& to = channel(Kind::kActivation, boundary);
+  if (!metas_.contains(boundary)) send_meta(to, boundary, meta_of(y, op.micro_batch));
   const Message message{boundary, op.micro_batch};
   const std::vector<int64_t> expected = extents_of(message).value();
-  if (y.sizes() != at::IntArrayRef(expected) || y.scalar_type() != forms_[boundary].dtype) {
+  if (y.sizes() != at::IntArrayRef(expected) || y.scalar_type() != metas_[boundary].dtype) {
     throw Error(
         "pipeline: the activation of micro-batch {} that crosses to another rank is [{}] of {}, "
         "after the first one [{}] of {} is expected",
         op.micro_batch, fmt::join(y.sizes(), ", "), c10::toString(y.scalar_type()),
-        fmt::join(expected, ", "), c10::toString(forms_[boundary].dtype));
+        fmt::join(expected, ", "), c10::toString(metas_[boundary].dtype));
   }
   send(Kind::kActivation, message, y);
   return {};
@@ -216,24 +222,25 @@ torch::Tensor PipeLink::send_gradient(const PipeOp& op, torch::Tensor dx) {
   const Message message{boundary, op.micro_batch};
   if (!dx.defined()) {  // the blocks here do not depend on their input
     dx = at::zeros(extents_of(message).value(),
-                   torch::TensorOptions(mesh_.device()).dtype(forms_.at(boundary).dtype));
+                   torch::TensorOptions(mesh_.device()).dtype(metas_.at(boundary).dtype));
   }
   send(Kind::kGradient, message, dx);
   return {};
 }
 
 void PipeLink::finish() {
-  for (auto& [key, lane] : lanes_) {
-    for (Posted& sent : lane.sent) sent.handle.wait();
-    lane.sent.clear();
-    ZEROTH_CHECK(lane.posted.empty(), "{} messages were not used", lane.posted.size());
+  for (auto& [key, channel] : channels_) {
+    for (Posted& sent : channel.sent) sent.handle.wait();
+    channel.sent.clear();
+    ZEROTH_CHECK(channel.posted.empty(), "{} messages were not used", channel.posted.size());
   }
   leading_ = {};
+  in_step_ = false;
 }
 
 double PipeLink::waited_seconds() const {
   double seconds = 0;
-  for (const auto& [key, lane] : lanes_) seconds += lane.group->times().waiting_s;
+  for (const auto& [key, channel] : channels_) seconds += channel.group->times().waiting_s;
   return seconds;
 }
 

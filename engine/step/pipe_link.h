@@ -17,12 +17,12 @@
 
 namespace zeroth::engine {
 
-// Each pair of ranks that exchange activations, or gradients, has a lane per kind and direction: a
-// group of two of its own, whose messages arrive in the order of the sender's operations. Receives
-// are posted in that order, one ahead of use. Sends go on during later operations.
+// Each pair of ranks that exchange activations, or gradients, has a channel per kind and direction:
+// a group of two of its own, whose messages arrive in the order of the sender's operations.
+// Receives are posted in that order, one ahead of use. Sends go on during later operations.
 class PipeLink {
  public:
-  // Makes the lanes of the partition's pipeline. Collective.
+  // Makes the channels of the partition's pipeline. Collective.
   PipeLink(const comm::DeviceMesh& mesh, const PipelinePartition& partition,
            std::vector<std::string> block_labels);
 
@@ -33,7 +33,8 @@ class PipeLink {
   // Begins a step, or an evaluation, in which every rank runs the operations of this schedule,
   // which places virtual stages as the partition's does, on so many micro-batches; without
   // `trains`, only the forward ones. `trained_from` is the first trained block: no gradient crosses
-  // to a stage that ends before it.
+  // to a stage that ends before it. Throws an Error if the step before did not come to its end:
+  // what ranks have sent of it is still between them.
   void begin(configs::PipelineConfig::Schedule schedule, int64_t micro_batches, bool trains,
              size_t trained_from, LeadingExtents extents);
   // Returns what a forward operation begins with: what another rank has sent, or `x`, which this
@@ -63,7 +64,7 @@ class PipeLink {
     torch::Tensor tensor;
     comm::CollectiveHandle handle;
   };
-  struct Lane {
+  struct Channel {
     comm::Group* group = nullptr;
     int root = 0;  // the sender's index in the group
     std::deque<Message> expected = {};
@@ -71,7 +72,7 @@ class PipeLink {
     std::deque<Posted> sent = {};
   };
   // What the first activation that crosses a boundary tells about all later ones.
-  struct Form {
+  struct ActivationMeta {
     bool follows_micro_batch = false;    // extents are those of the micro-batch, then `trailing`
     std::vector<int64_t> trailing = {};  // or all extents
     torch::Dtype dtype = torch::kFloat;
@@ -88,15 +89,15 @@ class PipeLink {
   }
   int rank_after(int64_t boundary) const;
   int rank_before(int64_t boundary) const;
-  Lane& lane(Kind kind, int64_t boundary);
+  Channel& channel(Kind kind, int64_t boundary);
   std::optional<std::vector<int64_t>> extents_of(const Message& message) const;
   // Returns "activation of micro-batch 2 behind block layers.3 (stage 0 to 1)".
   std::string describe(Kind kind, const Message& message) const;
-  Form form_of(const torch::Tensor& activation, int64_t micro_batch) const;
-  void send_form(Lane& lane, int64_t boundary, const Form& form);
-  void receive_form(Lane& lane, int64_t boundary);
-  // Posts the lane's next receive if its extents are known; returns whether it did.
-  bool post_next(Kind kind, Lane& lane);
+  ActivationMeta meta_of(const torch::Tensor& activation, int64_t micro_batch) const;
+  void send_meta(Channel& channel, int64_t boundary, const ActivationMeta& meta);
+  void receive_meta(Channel& channel, int64_t boundary);
+  // Posts the channel's next receive if its extents are known; returns whether it did.
+  bool post_next(Kind kind, Channel& channel);
   torch::Tensor receive(Kind kind, const Message& message);
   void send(Kind kind, const Message& message, const torch::Tensor& tensor);
 
@@ -104,12 +105,13 @@ class PipeLink {
   PipelinePartition partition_;
   std::vector<std::string> block_labels_;
   PipelineShape shape_;      // with the micro-batches of this step
-  size_t max_sends_ = 0;     // in flight, per lane
+  bool in_step_ = false;     // begin() without finish()
   size_t trained_from_ = 0;  // of begin()
   int rank_;                 // in mesh dim pp
   LeadingExtents leading_;
-  std::map<std::pair<Kind, std::pair<int, int>>, Lane> lanes_;  // by kind, sender and receiver
-  std::map<int64_t, Form> forms_;                               // by boundary
+  std::map<std::pair<Kind, std::pair<int, int>>, Channel>
+      channels_;                             // by kind, sender and receiver
+  std::map<int64_t, ActivationMeta> metas_;  // by boundary
 };
 
 }  // namespace zeroth::engine

@@ -132,6 +132,11 @@ configs::PipelineConfig::Schedule evaluation_schedule(const PipelinePartition& p
   return partition.schedule == kBreadthFirst ? kInterleaved1F1B : partition.schedule;
 }
 
+int64_t evaluation_group(const PipelinePartition& partition) {
+  constexpr int64_t kPerRank = 4;
+  return partition.ranks == 1 ? 1 : kPerRank * partition.ranks;
+}
+
 StepSchedule plan_evaluation(PipelinePartition partition, int64_t micro_batches, int64_t rank) {
   partition.schedule = evaluation_schedule(partition);
   StepSchedule schedule = plan_step(partition, {}, micro_batches, 0, rank);

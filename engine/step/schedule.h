@@ -56,6 +56,9 @@ StepSchedule plan_step(const PipelinePartition& partition, const configs::Config
 // or in place of breadth-first, which would keep what all micro-batches pass on, the interleaved
 // one.
 configs::PipelineConfig::Schedule evaluation_schedule(const PipelinePartition& partition);
+// Returns the micro-batches that an evaluation runs at a time, after which no rank has anything of
+// another one: one, or in a pipeline a few for each of its ranks, so that these wait little.
+int64_t evaluation_group(const PipelinePartition& partition);
 // Returns the forward passes of an evaluation on a rank of the partition.
 StepSchedule plan_evaluation(PipelinePartition partition, int64_t micro_batches, int64_t rank);
 

@@ -18,7 +18,7 @@ namespace {
 using Schedule = configs::PipelineConfig::Schedule;
 
 // Simulation runs the lists of all ranks beside each other. A pass takes its time; sending takes
-// none. A link has a lane for activations and one for gradients, each of which holds `capacity`
+// none. A link has a channel for activations and one for gradients, each of which holds `capacity`
 // values: a rank that finds no room waits until the receiver has taken another. A rank takes values
 // in the order of their sending, when it needs one or waits for room.
 class Simulation {
@@ -65,7 +65,7 @@ class Simulation {
     std::map<Value, double> received = {};  // when it came
     int64_t inputs = 0, peak = 0;
   };
-  struct Lane {
+  struct Channel {
     std::deque<std::pair<Value, double>> values;  // with the time at which each was sent
     double taken_at = 0;                          // the last one
   };
@@ -102,44 +102,44 @@ class Simulation {
     if (receiver == number) {
       rank.received[*rank.sending] = rank.now;
     } else {
-      Lane& lane = lanes_[{number, receiver, rank.sending->activation}];
-      if (static_cast<int64_t>(lane.values.size()) == capacity_) return false;
+      Channel& channel = channels_[{number, receiver, rank.sending->activation}];
+      if (static_cast<int64_t>(channel.values.size()) == capacity_) return false;
       // There has been room since the last value was taken.
-      if (static_cast<int64_t>(lane.values.size()) + 1 == capacity_)
-        rank.now = std::max(rank.now, lane.taken_at);
-      lane.values.emplace_back(*rank.sending, rank.now);
+      if (static_cast<int64_t>(channel.values.size()) + 1 == capacity_)
+        rank.now = std::max(rank.now, channel.taken_at);
+      channel.values.emplace_back(*rank.sending, rank.now);
     }
     rank.sending.reset();
     return true;
   }
 
-  // Takes the lane's next value.
-  void take_next(Rank& rank, Lane& lane) {
-    const auto [value, at] = lane.values.front();
-    lane.values.pop_front();
-    lane.taken_at = std::max(rank.now, at);
+  // Takes the channel's next value.
+  void take_next(Rank& rank, Channel& channel) {
+    const auto [value, at] = channel.values.front();
+    channel.values.pop_front();
+    channel.taken_at = std::max(rank.now, at);
     rank.received[value] = at;
   }
 
   // Takes all values that have been sent to the rank. Returns whether there were any.
   bool take_all(int64_t number) {
     bool any = false;
-    for (auto& [ends, lane] : lanes_) {
-      for (; std::get<1>(ends) == number && !lane.values.empty(); any = true)
-        take_next(ranks_[static_cast<size_t>(number)], lane);
+    for (auto& [ends, channel] : channels_) {
+      for (; std::get<1>(ends) == number && !channel.values.empty(); any = true)
+        take_next(ranks_[static_cast<size_t>(number)], channel);
     }
     return any;
   }
 
-  // Takes the value, and those sent before it on its lane.
+  // Takes the value, and those sent before it on its channel.
   std::optional<double> take(int64_t number, const Value& value) {
     Rank& rank = ranks_[static_cast<size_t>(number)];
     const int64_t before = value.stage + (value.activation ? -1 : 1);
     const int64_t sender = places_.at(before).first;
-    Lane& lane = lanes_[{sender, number, value.activation}];
+    Channel& channel = channels_[{sender, number, value.activation}];
     while (!rank.received.contains(value)) {
-      if (sender == number || lane.values.empty()) return std::nullopt;
-      take_next(rank, lane);
+      if (sender == number || channel.values.empty()) return std::nullopt;
+      take_next(rank, channel);
     }
     const double came = rank.received.at(value);
     rank.received.erase(value);
@@ -151,8 +151,8 @@ class Simulation {
   const PassTime& time_;
   int64_t capacity_;
   std::vector<Rank> ranks_;
-  std::map<int64_t, std::pair<int64_t, size_t>> places_;      // [stage]: rank and chunk
-  std::map<std::tuple<int64_t, int64_t, bool>, Lane> lanes_;  // [from, to, activations]
+  std::map<int64_t, std::pair<int64_t, size_t>> places_;            // [stage]: rank and chunk
+  std::map<std::tuple<int64_t, int64_t, bool>, Channel> channels_;  // [from, to, activations]
 };
 
 double sum_of(const std::vector<double>& weights, size_t begin, size_t end) {

@@ -30,8 +30,8 @@ struct ScheduleCheck {
   }
 };
 
-// Runs the lists of all ranks beside each other. Sending takes no time. Each lane (PipeLink) holds
-// `capacity` values.
+// Runs the lists of all ranks beside each other. Sending takes no time. Each channel (PipeLink)
+// holds `capacity` values.
 ScheduleCheck check_schedule(configs::PipelineConfig::Schedule schedule, const PipelineShape& shape,
                              const PassTime& time,
                              int64_t capacity = std::numeric_limits<int64_t>::max());

@@ -45,6 +45,10 @@ bool reports_batch(const comm::DeviceMesh& mesh) {
   return reports_loss(mesh) && mesh.coordinate(comm::MeshDim::kPp) == 0;
 }
 
+bool shares_batches(const comm::DeviceMesh& mesh) {
+  return mesh.layout().shape().ranks_along({comm::MeshDim::kPp, comm::MeshDim::kTp}) > 1;
+}
+
 int64_t count_label_tokens(const model::MicroBatch& batch) {
   return batch.label_indices.defined() ? batch.label_indices.numel() : 0;
 }
@@ -52,17 +56,24 @@ int64_t count_label_tokens(const model::MicroBatch& batch) {
 int64_t StepBatches::count_positions() {
   ZEROTH_CHECK(num_fetched_ == 0, "{} micro-batches are already fetched", num_fetched_);
   if (const auto counted = data_.count_positions(count_)) return *counted;
-  first_ = fetch();
-  return count_ * first_->tokens.numel();
+  fetch_until(1);
+  return count_ * fetched_.front().tokens.numel();
 }
 
 model::MicroBatch StepBatches::next() {
-  model::MicroBatch batch = first_ ? *std::exchange(first_, std::nullopt) : fetch();
-  for (auto* tensor : {&batch.tokens, &batch.targets, &batch.positions, &batch.label_indices}) {
-    *tensor = copy_to_device(*tensor, device_);
-  }
-  batch.first_keys = copy_to_device(batch.first_keys, torch::kCPU);
+  if (fetched_.empty()) fetched_.push_back(fetch());
+  model::MicroBatch batch = std::move(fetched_.front());
+  fetched_.pop_front();
   return batch;
+}
+
+void StepBatches::fetch_until(int64_t count) {
+  while (num_fetched_ < std::min(count, count_)) fetched_.push_back(fetch());
+}
+
+std::optional<std::vector<int64_t>> StepBatches::token_sizes(int64_t micro_batch) const {
+  if (micro_batch >= std::ssize(token_sizes_)) return std::nullopt;
+  return token_sizes_[static_cast<size_t>(micro_batch)];
 }
 
 model::MicroBatch StepBatches::fetch() {
@@ -71,6 +82,7 @@ model::MicroBatch StepBatches::fetch() {
   model::MicroBatch batch = data_.next();
   ZEROTH_CHECK(batch.tokens.defined(), "micro-batch {} has no tokens", index);
   num_fetched_ = index + 1;
+  token_sizes_.push_back(batch.tokens.sizes().vec());
   if (batch.targets.defined()) {
     batch.label_indices = batch.targets.flatten().ne(model::kIgnoreIndex).nonzero().squeeze(1);
   }
@@ -82,6 +94,11 @@ model::MicroBatch StepBatches::fetch() {
   const auto room = static_cast<size_t>(kMaxListed) - first_samples_.size();
   const auto listed = std::span(batch.samples).first(std::min(batch.samples.size(), room));
   first_samples_.insert(first_samples_.end(), listed.begin(), listed.end());
+  // The loader may use its memory again for the next one.
+  for (auto* tensor : {&batch.tokens, &batch.targets, &batch.positions, &batch.label_indices}) {
+    *tensor = copy_to_device(*tensor, device_);
+  }
+  batch.first_keys = copy_to_device(batch.first_keys, torch::kCPU);
   return batch;
 }
 

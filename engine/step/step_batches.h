@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,8 @@ namespace zeroth::engine {
 // pipeline, of which the last one computes the loss. One of them reports each, the others add zero.
 bool reports_loss(const comm::DeviceMesh& mesh);
 bool reports_batch(const comm::DeviceMesh& mesh);
+// Returns whether other ranks get the same batch.
+bool shares_batches(const comm::DeviceMesh& mesh);
 
 // TokenCounts holds the counts of one rank, or their sums over all.
 struct TokenCounts {
@@ -38,6 +41,12 @@ class StepBatches {
   int64_t count_positions();
   // Returns the next micro-batch, on the device. Throws what the loader throws.
   model::MicroBatch next();
+  // Fetches micro-batches before next() returns them, until there are `count` of the step, or all.
+  void fetch_until(int64_t count);
+  // Returns those that are fetched and not returned yet.
+  const std::deque<model::MicroBatch>& fetched() const { return fetched_; }
+  // Returns [batch, seq] of the tokens of the step's micro-batch; unset if it is not fetched yet.
+  std::optional<std::vector<int64_t>> token_sizes(int64_t micro_batch) const;
   // Fetches the remaining micro-batches after an exception, so that the next step begins where it
   // would have begun without it. Leaves a loader that throws where it is.
   void skip_remaining() noexcept;
@@ -56,7 +65,8 @@ class StepBatches {
   int64_t count_;
   torch::Device device_;
   int64_t num_fetched_ = 0;
-  std::optional<model::MicroBatch> first_;  // fetched by count_positions()
+  std::deque<model::MicroBatch> fetched_;          // and not returned yet
+  std::vector<std::vector<int64_t>> token_sizes_;  // [micro-batch]
   TokenCounts counts_;
   int64_t num_samples_ = 0;
   std::vector<int64_t> first_samples_;

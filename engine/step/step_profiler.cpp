@@ -86,10 +86,16 @@ void StepProfiler::report(const model::Blocks& blocks, StepStats& stats) {
     stats.blocks.push_back(
         {.label = block->label(), .parameters = model::count_parameters(*block)});
   }
-  for (const auto& [part, seconds] : std::exchange(block_seconds_, {})) {
-    const bool forward = part < blocks.size();
-    BlockTime& time = stats.blocks[forward ? part : part - blocks.size()];
-    (forward ? time.forward : time.backward) += seconds;
+  torch::Tensor seconds = torch::zeros({2 * static_cast<int64_t>(blocks.size())}, torch::kDouble);
+  for (const auto& [part, of_part] : std::exchange(block_seconds_, {}))
+    seconds[static_cast<int64_t>(part)] = of_part;
+  // The ranks of a pipeline have other blocks each.
+  seconds = seconds.to(mesh_.device());
+  mesh_.group({comm::MeshDim::kPp}).all_reduce(seconds, comm::ReduceOp::kSum, "times").wait();
+  const torch::Tensor all = seconds.to(torch::kCPU);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    stats.blocks[i].forward = all[static_cast<int64_t>(i)].item<double>();
+    stats.blocks[i].backward = all[static_cast<int64_t>(i + blocks.size())].item<double>();
   }
 }
 

@@ -158,11 +158,16 @@ torch::Tensor Tape::backward(size_t index, const torch::Tensor& dy) {
 torch::Tensor Tape::backward_input(size_t index, model::Block& block, const torch::Tensor& dy) {
   const std::vector<torch::Tensor> parameters = block.parameters();
   model::DeferredGrads& deferred = records_[index].deferred;
-  deferred.begin(parameters, block.accumulates_grads());
   const torch::Tensor input = std::exchange(records_[index].input, {}),
                       output = std::exchange(records_[index].output, {});
   const bool flows = dy.defined() && output.requires_grad();
-  if (flows) torch::autograd::backward({output}, {dy});
+  deferred.begin(parameters, block.accumulates_grads());
+  try {
+    if (flows) torch::autograd::backward({output}, {dy});
+  } catch (...) {
+    deferred.end(parameters);  // no mark outlives what it points to
+    throw;
+  }
   deferred.end(parameters);
   return flows && input.defined() ? input.grad() : torch::Tensor();
 }

@@ -81,6 +81,20 @@ void verify_cpu_isa_matches(const CpuProfile& own, const comm::DeviceMesh& mesh)
   verify_products_match(own.products, mesh);
 }
 
+void verify_partition_matches(const std::vector<int>& block_pp_ranks,
+                              const comm::DeviceMesh& mesh) {
+  if (block_pp_ranks.empty()) return;
+  uint64_t hash = 0;
+  for (const int rank : block_pp_ranks) hash = mix64(hash + kGolden) ^ static_cast<uint64_t>(rank);
+  const auto [one, other] =
+      min_max(static_cast<int64_t>(hash >> 1), "partitions of the blocks", mesh);
+  if (one.value == other.value) return;
+  throw Error(
+      "ranks {} and {} divide the blocks among the stages differently: give all ranks the same "
+      "times (InitOptions::block_times) and the same section pipeline",
+      one.rank, other.rank);
+}
+
 int64_t fingerprint(const model::MicroBatch& batch) {
   uint64_t hash = 0;
   const auto add = [&](uint64_t part) { hash = mix64(hash + kGolden) ^ part; };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <vector>
 
 #include "base/machine/cpu.h"
 #include "comm/device_mesh.h"
@@ -34,6 +35,10 @@ void verify_sharding_matches(const model::Blocks& blocks, const comm::DeviceMesh
 // any other is full, with `ranks` replicas, and has a "crc32c" of its values, which must match on
 // all ranks. All blocks must have splits().
 nlohmann::json describe_buffers(const model::Blocks& blocks, int ranks);
+
+// Throws an Error on every rank that names two ranks which divide the blocks among the stages of a
+// pipeline differently. Collective; does nothing without a pipeline.
+void verify_partition_matches(const std::vector<int>& block_pp_ranks, const comm::DeviceMesh& mesh);
 
 // Returns a hash of all tokens, targets and sample indices of a micro-batch. Waits for a GPU.
 int64_t fingerprint(const model::MicroBatch& batch);

@@ -84,9 +84,7 @@ class LinearFunction final : public CustomFunction {
     for (size_t i = 0; form_.bias && i < grads.size(); ++i) {
       const size_t at = 2 + 2 * i;
       if (!grads[i].defined() || !context.needs_input_grad(at)) continue;
-      const Tensor grad_view = main_grad(saved[at]);
-      const auto dtype = (grad_view.defined() ? grad_view : saved[at]).scalar_type();
-      gradients[at] = accumulate_grad(saved[at], rows(grads[i]).sum({0}, false, dtype));
+      gradients[at] = bias_gradient(saved[at], rows(grads[i]));
     }
     if (form_.style == ParallelStyle::kRowwise && grads[0].defined()) {
       grads[0] = form_.tp->all_gather(rows(grads[0]), kOutputGradients);
@@ -197,6 +195,14 @@ class LinearFunction final : public CustomFunction {
     const std::vector<int64_t>& sizes = form_.out_features;
     return at::unsafe_split_with_sizes(product(x, weight, Tensor(), WeightLayout::kOutIn), sizes,
                                        -1);
+  }
+
+  // Delivers the gradient of a bias, summed in the dtype of the open view, or returns it.
+  static Tensor bias_gradient(const Tensor& bias, const Tensor& dy) {
+    if (defer_grad(bias, [=] { bias_gradient(bias, dy); })) return {};
+    const Tensor grad_view = main_grad(bias);
+    const auto dtype = (grad_view.defined() ? grad_view : bias).scalar_type();
+    return accumulate_grad(bias, dy.sum({0}, false, dtype));
   }
 
   // Returns the gradients of the outputs as those of one product; undefined if one is missing.

@@ -13,6 +13,10 @@ constexpr uint32_t kUnwrittenVersion = uint32_t{1} << 30;
 // The version of a mark, whose data is a DeferredGrads.
 constexpr uint32_t kDeferredVersion = kUnwrittenVersion + 1;
 
+bool is_mark(const torch::Tensor& grad) {
+  return grad._version() == kDeferredVersion;
+}
+
 }  // namespace
 
 torch::Tensor meta_parameter(at::IntArrayRef sizes) {
@@ -35,7 +39,8 @@ bool was_written(const torch::Tensor& grad_view, bool unwritten) {
 }
 
 torch::Tensor main_grad(const torch::Tensor& parameter) {
-  return parameter.grad();
+  const torch::Tensor grad = parameter.grad();
+  return grad.defined() && is_mark(grad) ? torch::Tensor() : grad;
 }
 
 torch::Tensor accumulate_grad(const torch::Tensor& parameter, const torch::Tensor& gradient) {
@@ -87,8 +92,8 @@ bool accumulate_wgrads(at::TensorList parameters, const torch::Tensor& a, const 
 }
 
 bool defer_grad(const torch::Tensor& parameter, std::function<void()> deliver) {
-  const torch::Tensor mark = main_grad(parameter);
-  if (!mark.defined() || mark._version() != kDeferredVersion) return false;
+  const torch::Tensor mark = parameter.grad();
+  if (!mark.defined() || !is_mark(mark)) return false;
   static_cast<DeferredGrads*>(mark.data_ptr())->deliveries_.push_back(std::move(deliver));
   return true;
 }
@@ -108,7 +113,7 @@ void DeferredGrads::end(const std::vector<torch::Tensor>& parameters) {
   for (const torch::Tensor& parameter : parameters) {
     if (!parameter.requires_grad()) continue;
     const torch::Tensor grad = std::exchange(torch::Tensor(parameter).mutable_grad(), {});
-    if (grad.defined() && grad._version() != kDeferredVersion)
+    if (grad.defined() && !is_mark(grad))
       deliveries_.push_back([=] { accumulate_grad(parameter, grad); });
   }
 }

@@ -190,6 +190,78 @@ TEST_CASE("stages recompute, and run frozen layers, as one rank does") {
   }
 }
 
+TEST_CASE("an evaluation stops on every stage at the request of one rank, and training goes on") {
+  for (const Schedule schedule : {k1F1B, kGPipe, kInterleaved1F1B, kZbV, kBreadthFirst}) {
+    CAPTURE(static_cast<int>(schedule));
+    testing::run_ranks(2,
+                       [&](const std::shared_ptr<comm::DeviceMesh>& mesh) {
+                         configs::Config config = chain_config(2, 4, 1);
+                         config.pipeline = {
+                             .stages = 2, .schedule = schedule, .partition = "uniform"};
+                         const auto engine =
+                             testing::make_engine(testing::make_chain({.layers = 8}), config, mesh);
+                         // The last rank requests a stop after its twentieth micro-batch.
+                         struct Stopping final : DataLoader {
+                           explicit Stopping(bool is_asking) : asks(is_asking) {}
+                           model::MicroBatch next() override {
+                             ++drawn;
+                             return loader.next();
+                           }
+                           bool stop_requested() override { return asks && drawn >= 20; }
+                           bool asks;
+                           int drawn = 0;
+                           testing::ChainLoader loader{{.global_batch = 8, .accumulation = 4}};
+                         } stopping(mesh->rank() == 1);
+                         CHECK(engine->eval_batch(stopping, 1000).stop_requested);
+                         testing::ChainLoader loader({.global_batch = 8, .accumulation = 4});
+                         CHECK(engine->train_batch(loader).loss > 0);
+                         CHECK(engine->eval_batch(loader, 40).loss > 0);
+                       },
+                       {.grid = comm::MeshShape().with(comm::MeshDim::kPp, 2)});
+  }
+}
+
+TEST_CASE("tied weights begin with the first stage's values, whatever ranks begin with") {
+  testing::run_ranks(2,
+                     [](const std::shared_ptr<comm::DeviceMesh>& mesh) {
+                       const model::Blocks blocks = testing::make_chain({.tied = true});
+                       const torch::NoGradGuard no_grad;
+                       if (mesh->rank() == 1) {
+                         for (const auto& block : blocks)
+                           for (torch::Tensor& parameter : block->parameters()) parameter.fill_(7);
+                       }
+                       configs::Config config = chain_config(2, 2, 1);
+                       config.pipeline = {.stages = 2, .partition = "uniform"};
+                       const auto engine = testing::make_engine(blocks, config, mesh);
+                       for (size_t unit = 0; unit < engine->impl().plan().units.size(); ++unit)
+                         CHECK_FALSE(testing::shard_of(*engine, unit).eq(7).any().item<bool>());
+                     },
+                     {.grid = comm::MeshShape().with(comm::MeshDim::kPp, 2)});
+}
+
+TEST_CASE("a step that ended in its middle is not followed by another one") {
+  testing::run_ranks(
+      2,
+      [](const std::shared_ptr<comm::DeviceMesh>& mesh) {
+        configs::Config config = chain_config(2, 2, 1);
+        config.pipeline = {.stages = 2, .partition = "uniform"};
+        const auto engine = testing::make_engine(testing::make_chain({}), config, mesh);
+        struct Failing final : DataLoader {
+          model::MicroBatch next() override {
+            if (++drawn == 3) throw Error("no more");
+            return loader.next();
+          }
+          int drawn = 0;
+          testing::ChainLoader loader{{.global_batch = 4, .accumulation = 2}};
+        } loader;
+        engine->train_batch(loader);
+        CHECK_THROWS_WITH_AS(engine->train_batch(loader), "no more", Error);
+        CHECK_THROWS_WITH_AS(engine->train_batch(loader),
+                             doctest::Contains("the step before ended in its middle"), Error);
+      },
+      {.grid = comm::MeshShape().with(comm::MeshDim::kPp, 2)});
+}
+
 // DeepSpeed's TestPipeGradientAccumulationScaling: two weights of 1, input 1, target 0, two
 // micro-batches, SGD at 0.1.
 struct Weight final : model::Block {

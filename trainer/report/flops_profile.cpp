@@ -65,7 +65,9 @@ std::vector<ProfileRow> block_rows(const engine::StepStats& stats, const Profile
   const std::vector<double> flops = model::block_flops_per_token(facts.spec, facts.seq_len);
   ZEROTH_CHECK(flops.size() == stats.blocks.size(), "{} blocks, {} known", stats.blocks.size(),
                flops.size());
-  const double tokens = static_cast<double>(stats.tokens) / static_cast<double>(facts.world_size);
+  // Each block is computed by the ranks of its stage.
+  const auto ranks = static_cast<double>(facts.world_size / facts.config.pipeline.stages);
+  const double tokens = static_cast<double>(stats.tokens) / ranks;
   std::vector<ProfileRow> rows;
   for (size_t i = 0; i < flops.size(); ++i) {
     const engine::BlockTime& block = stats.blocks[i];

@@ -29,7 +29,8 @@ std::string epochs_text(double epochs) {
 
 std::string recompute_text(const configs::Config& config) {
   const configs::RecomputeConfig& recompute = config.recompute;
-  if (config.pipeline.is_breadth_first() && recompute.number_checkpoints > 0)
+  if (config.pipeline.is_breadth_first() && !config.pipeline.is_on() &&
+      recompute.number_checkpoints > 0)
     return "; recompute: every block keeps only its input";
   if (recompute.every_nth_block > 0) {
     const int64_t every = recompute.every_nth_block;
