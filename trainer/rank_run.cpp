@@ -57,6 +57,16 @@ std::string preparation_phase(const RunPlan& plan) {
   return directory.empty() ? "reading weights" : "reading weights and writing them to " + directory;
 }
 
+// Returns the blocks' times, which rank 0 alone has measured, on all ranks.
+std::vector<double> times_of_rank_zero(const RunPlan& plan, const engine::RunMemory& memory,
+                                       const comm::DeviceMesh& mesh) {
+  if (!plan.config.pipeline.is_on()) return {};
+  torch::Tensor times = torch::zeros({plan.spec.num_layers + 2}, torch::kDouble);
+  if (mesh.rank() == 0) times = torch::tensor(memory.options.block_times, torch::kDouble);
+  mesh.cpu_group().broadcast(times, /*root=*/0, "times of blocks").wait();
+  return {times.data_ptr<double>(), times.data_ptr<double>() + times.numel()};
+}
+
 }  // namespace
 
 int RankRun::execute(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
@@ -83,7 +93,8 @@ int RankRun::execute(const RunPlan& plan, const engine::RunMemory& memory, const
 }
 
 // Returns whether the weights are read; false if a signal came first.
-bool RankRun::load_model(const RunPlan& plan, const StopSignal& stop, Reporter& reporter) {
+bool RankRun::load_model(const RunPlan& plan, std::vector<double> block_times,
+                         const StopSignal& stop, Reporter& reporter) {
   auto phase = reporter.begin({.name = preparation_phase(plan)});
   try {
     engine::SavedModel saved{plan.spec, plan.flags.save_dtype};
@@ -96,6 +107,7 @@ bool RankRun::load_model(const RunPlan& plan, const StopSignal& stop, Reporter& 
          .trains = plan.trains(),
          .saves_frozen = !plan.adapter,
          .checks_memory = false,  // main has, before the ranks connected
+         .block_times = std::move(block_times),
          .stop_requested = [&stop] { return stop.signal() != 0; },
          .on_read = [&](int64_t done, int64_t all) { reporter.advance(done, all); },
          .saves_beside_training = plan.saves_async(),
@@ -125,7 +137,7 @@ int RankRun::run_steps(const RunPlan& plan, const engine::RunMemory& memory,
   if (plan.resume_plan) reporter.expect_resume();
   reporter.print_summary(*mesh_, env, at::get_num_threads());
   stop.enable();
-  if (!load_model(plan, stop, reporter)) {
+  if (!load_model(plan, times_of_rank_zero(plan, memory, *mesh_), stop, reporter)) {
     const auto signal = stop.signal_of_any_rank(*mesh_);
     reporter.log_interruption({.signal = signal_name(signal), .since_start_s = clock.seconds()},
                               "nothing is saved");

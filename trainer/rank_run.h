@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "comm/bootstrap/rank_env.h"
 #include "comm/device_mesh.h"
@@ -32,7 +33,8 @@ class RankRun {
  private:
   int run_steps(const RunPlan& plan, const engine::RunMemory& memory, const comm::RankEnv& env,
                 const RunTimer& clock, StopSignal& stop);
-  bool load_model(const RunPlan& plan, const StopSignal& stop, Reporter& reporter);
+  bool load_model(const RunPlan& plan, std::vector<double> block_times, const StopSignal& stop,
+                  Reporter& reporter);
 
   comm::HangHandler on_hang_;
   std::shared_ptr<comm::DeviceMesh> mesh_;

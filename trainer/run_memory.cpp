@@ -1,10 +1,12 @@
 #include "trainer/run_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/memory/activation_probe.h"
 #include "engine/start.h"
+#include "engine/step/schedule_check.h"
 #include "model/blocks/embedding.h"
 #include "model/blocks/head.h"
 #include "trainer/run_adapter.h"
@@ -42,12 +44,19 @@ constexpr engine::Growth engine::BlockBytes::*kAll[] = {
     &engine::BlockBytes::output, &engine::BlockBytes::no_grad,  &engine::BlockBytes::forward,
     &engine::BlockBytes::kept,   &engine::BlockBytes::backward, &engine::BlockBytes::freed};
 
+// What a micro-batch needs in the plan's chain.
+struct ProbedChain {
+  engine::ChainBytes bytes;
+  std::vector<double> block_times;
+};
+
 // `length`: of the row to run.
-engine::ChainBytes probe_chain(const RunPlan& plan, int64_t length) {
+ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
   const engine::ProbeOptions options = {.length = length,
                                         .dtype = zero::working_dtype(plan.config),
                                         .gradients = plan.estimate.grad_buffer_dtype,
-                                        .trains = plan.trains()};
+                                        .trains = plan.trains(),
+                                        .times = plan.config.pipeline.is_on()};
   const auto tensor_parallel = engine::fake_tensor_parallel(plan.config);
   const auto probe = [&](int64_t vocab_size, int64_t num_layers) {
     model::ModelSpec spec = plan.spec;
@@ -62,18 +71,19 @@ engine::ChainBytes probe_chain(const RunPlan& plan, int64_t length) {
   const int64_t large = even(std::min(vocabulary, kProbeVocabulary)), small = even((large + 1) / 2);
   const auto large_probe = probe(large, 1);
   const auto small_probe = probe(small, 0);
+  const auto steps = static_cast<double>(std::max<int64_t>(1, large - small));
+  const auto above = static_cast<double>(vocabulary - small);
   engine::ChainBytes chain;
-  chain.first = large_probe.front();  // the factor of an adapter has a gradient as long
-  chain.middle = large_probe[1];
+  chain.first = large_probe.front().bytes;  // the factor of an adapter has a gradient as long
+  chain.middle = large_probe[1].bytes;
   for (engine::Growth engine::BlockBytes::*bytes : kAll) {
-    const engine::Growth &min_growth = small_probe.back().*bytes,
-                         &max_growth = large_probe.back().*bytes;
-    const auto steps = static_cast<double>(std::max<int64_t>(1, large - small));
+    const engine::Growth &min_growth = small_probe.back().bytes.*bytes,
+                         &max_growth = large_probe.back().bytes.*bytes;
     const engine::Growth each{.fixed = (max_growth.fixed - min_growth.fixed) / steps,
                               .per_token = (max_growth.per_token - min_growth.per_token) / steps};
-    const auto above = static_cast<double>(vocabulary - small);
     const double first_each =
-        ((large_probe.front().*bytes).fixed - (small_probe.front().*bytes).fixed) / steps;
+        ((large_probe.front().bytes.*bytes).fixed - (small_probe.front().bytes.*bytes).fixed) /
+        steps;
     (chain.first.*bytes).fixed += first_each * static_cast<double>(vocabulary - large);
     chain.last.*
         bytes = {.fixed = min_growth.fixed + each.fixed * above,
@@ -82,7 +92,13 @@ engine::ChainBytes probe_chain(const RunPlan& plan, int64_t length) {
   }
   const model::VocabShard own(vocabulary, tensor_parallel);
   chain.chunk_tokens = model::default_chunk_rows(plan.device, options.dtype, own.max_local_size);
-  return chain;
+  std::vector<double> times(static_cast<size_t>(plan.spec.num_layers) + 2,
+                            large_probe[1].seconds_per_token);
+  times.front() = large_probe.front().seconds_per_token;
+  const double few = small_probe.back().seconds_per_token,
+               many = large_probe.back().seconds_per_token;
+  times.back() = std::max(many, few + (many - few) / steps * above);
+  return {std::move(chain), std::move(times)};
 }
 
 // Returns the memory of the forms of the run that train adapters and that it does not have already:
@@ -137,12 +153,18 @@ engine::RunMemory run_memory(const RunPlan& plan, int local_ranks) {
   return run;
 }
 
+std::string describe_pipeline(const RunPlan& plan, const engine::RunMemory& memory) {
+  return engine::describe_pipeline(plan_blocks(plan), plan.config, memory.options.block_times);
+}
+
 engine::MicroBatchSize measure_activations(const RunPlan& plan) {
   const int64_t row_tokens = max_row_length(plan.samples.train, plan);
   const int64_t eval_row_tokens = max_row_length(plan.samples.eval, plan);
-  return {.chain = probe_chain(plan, std::max(row_tokens, eval_row_tokens)),
+  ProbedChain chain = probe_chain(plan, std::max(row_tokens, eval_row_tokens));
+  return {.chain = std::move(chain.bytes),
           .row_tokens = row_tokens,
-          .eval_tokens = plan.eval_partition(0).micro_batch * eval_row_tokens};
+          .eval_tokens = plan.eval_partition(0).micro_batch * eval_row_tokens,
+          .block_times = std::move(chain.block_times)};
 }
 
 }  // namespace zeroth::trainer

@@ -1,6 +1,8 @@
 // The memory of a run: an estimate of all but its activations, and a measurement of those.
 #pragma once
 
+#include <string>
+
 #include "engine/memory/memory_check.h"
 #include "engine/memory/memory_estimate.h"
 
@@ -17,9 +19,12 @@ engine::MemoryEstimate estimate_memory(const ResolvedRun& run);
 engine::RunMemory run_memory(const RunPlan& plan, int local_ranks);
 
 // Runs one layer of the plan's model, and a part of its embedding and head, on one real row (more
-// rows for a small model), and derives the memory of all activations. Occupies the memory of that
-// row and of the layer's gradient meanwhile. Takes one part in (rows x layers) of the first step's
-// time; at most 2e9 operations for small models.
+// rows for a small model), and derives the memory of all activations and the times of the blocks.
+// Occupies the memory of that row and of the layer's gradient meanwhile. Takes one part in (rows x
+// layers) of the first step's time; at most 2e9 operations for small models.
 engine::MicroBatchSize measure_activations(const RunPlan& plan);
+
+// Returns the summary's line about the pipeline of the run (engine::describe_pipeline).
+std::string describe_pipeline(const RunPlan& plan, const engine::RunMemory& memory);
 
 }  // namespace zeroth::trainer

@@ -91,8 +91,8 @@ std::vector<ConfigKey> parallel_rows() {
           {.flag = "--virtual-stages"}),
       honored("pipeline.partition", field<&PipelineConfig::partition>(), "\"best\"", "",
               "what the stages' shares of the blocks are equal in. \"parameters\": trained "
-              "parameters; \"uniform\": blocks; \"time\" (and \"best\"): elements of matrices, for "
-              "the time that they take; "
+              "parameters; \"uniform\": blocks; \"time\" (and \"best\"): the time that they are "
+              "measured to take; "
               "\"type:REGEX\": blocks of a type that matches"),
       no_effect("pipeline.seed_layers", kBool, "false",
                 "random weights do not depend on the stages"),

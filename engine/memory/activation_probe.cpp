@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/machine/host_limits.h"
 #include "base/machine/process_limits.h"
+#include "base/machine/timer.h"
 #include "engine/step/tape.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/main_grad.h"
@@ -51,7 +52,9 @@ model::MicroBatch batch_of(int64_t rows, int64_t length) {
   return batch;
 }
 
-using BlockSample = BlockValues<int64_t>;
+struct BlockSample : BlockValues<int64_t> {
+  double seconds = 0;
+};
 using BlockSamples = std::vector<BlockSample>;
 
 class BlockProbe {
@@ -78,13 +81,17 @@ class BlockProbe {
   torch::Tensor forward(size_t i, const torch::Tensor& x, const model::MicroBatch& batch,
                         Tape& tape, BlockSample& sample) {
     count_->begin();
+    const Timer without_graph;
     torch::Tensor y = tape.forward_without_graph(*blocks_[i], x, batch);
+    if (!options_.trains) sample.seconds += without_graph.seconds();
     sample.no_grad = count_->peak();
     sample.output = static_cast<int64_t>(y.nbytes());
     if (!options_.trains) return y;
     y = torch::Tensor();
     count_->begin();
+    const Timer timer;
     y = tape.forward(*blocks_[i], i, x, batch);
+    sample.seconds += timer.seconds();
     sample.forward = count_->peak();
     sample.kept = count_->now();
     return y;
@@ -97,7 +104,9 @@ class BlockProbe {
           map_zeros(parameter.sizes(), options_.gradients), blocks_[i]->accumulates_grads());
     }
     count_->begin();
+    const Timer timer;
     dy = tape.backward(i, dy);
+    sample.seconds += timer.seconds();
     sample.backward = count_->peak();
     sample.freed = -count_->now();
     for (const torch::Tensor& parameter : blocks_[i]->parameters()) {
@@ -121,7 +130,7 @@ int64_t rows_of_large_products(const model::Block& last, int64_t length) {
 
 }  // namespace
 
-std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options) {
+std::vector<ProbedBlock> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options) {
   double parameters = 0;
   for (const auto& block : blocks)
     parameters += static_cast<double>(model::count_parameters(*block));
@@ -134,7 +143,9 @@ std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOpt
     rows = std::max(rows, std::min(kMaxRows, large));
   }
   BlockProbe probe(blocks, options);
-  if (rows > 0) probe.run(rows);  // fills the blocks' caches: tables of positions and masks
+  if (rows > 0 || options.times)
+    probe.run(
+        std::max<int64_t>(rows, 1));  // fills the blocks' caches: tables of positions and masks
   const auto tokens = static_cast<double>(std::max<int64_t>(rows, 1) * options.length);
   const BlockSamples single = probe.run(std::max<int64_t>(rows, 1));
   const BlockSamples doubled = rows > 0 ? probe.run(2 * rows) : BlockSamples();
@@ -142,13 +153,17 @@ std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOpt
     return Growth{.fixed = static_cast<double>(bytes - more),
                   .per_token = static_cast<double>(more) / tokens};
   };
-  std::vector<BlockBytes> bytes;
+  std::vector<ProbedBlock> probed;
   for (size_t i = 0; i < blocks.size(); ++i) {
-    const BlockSample more =
-        rows > 0 ? for_each_value(std::minus<>(), doubled[i], single[i]) : single[i];
-    bytes.push_back(for_each_value(growth, single[i], more));
+    const BlockValues<int64_t>& own = single[i];
+    const BlockValues<int64_t> more =
+        rows > 0
+            ? for_each_value(std::minus<>(), static_cast<BlockValues<int64_t>>(doubled[i]), own)
+            : own;
+    const double seconds = rows > 0 ? doubled[i].seconds / 2 : single[i].seconds;
+    probed.push_back({for_each_value(growth, own, more), seconds / tokens});
   }
-  return bytes;
+  return probed;
 }
 
 }  // namespace zeroth::engine

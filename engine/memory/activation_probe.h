@@ -20,16 +20,25 @@ struct ProbeOptions {
   torch::Dtype dtype = torch::kFloat;  // working precision
   torch::Dtype gradients = torch::kFloat;
   bool trains = true;  // false: no graph, no backward
+  // True: runs the row once before, which has the costs of a first run, so that times are those of
+  // later ones.
+  bool times = false;
   // Limits the operations of the whole probe. If four rows take fewer, the probe runs as many rows
   // as the limit allows, and twice as many, to separate the bytes that do not grow with the rows.
   // Otherwise it runs one row, and all of its bytes count per row.
   double max_operations = 1e9;
 };
 
+// ProbedBlock is what a block needs for a micro-batch.
+struct ProbedBlock {
+  BlockBytes bytes;
+  double seconds_per_token = 0;  // of forward, and of backward if there is one
+};
+
 // Measures each block of a chain. The blocks' parameters are on the meta device; the probe gives
 // them memory that reads as zeros and occupies none, with gradients as the engine opens them. It
 // runs on the CPU and uses the count of the CPU's allocator; other devices hold the same tensors.
-std::vector<BlockBytes> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options);
+std::vector<ProbedBlock> probe_blocks(const model::Blocks& blocks, const ProbeOptions& options);
 
 // Allocations counts bytes, freed ones included, while a c10::DebugInfoGuard of kind PROFILER_STATE
 // holds it. It does not know earlier allocations; LibTorch warns when these are freed.

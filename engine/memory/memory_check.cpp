@@ -290,6 +290,7 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
 
 RunMemory with_activations(RunMemory run, const MicroBatchSize& micro_batch) {
   run.options.micro_batch = micro_batch;
+  run.options.block_times = micro_batch.block_times;
   run.memory = run.estimate(run.config, run.options);
   return run;
 }

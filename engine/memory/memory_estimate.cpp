@@ -5,7 +5,6 @@
 #include "engine/state/run_state.h"
 #include "engine/state/snapshot.h"
 #include "engine/step/schedule.h"
-#include "engine/step/schedule_check.h"
 #include "zero/dtype.h"
 #include "zero/offload_plan.h"
 #include "zero/parameter_index.h"
@@ -151,8 +150,7 @@ MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Confi
       .decay = count_decay(plan, config.optimizer),
       .param_buffer_elements = offload_plan_of(plan, config, options.device).param_buffer_elements,
       .grad_buffer_dtype = zero::grad_buffer_dtype(plan, config, options.device),
-      .strategy = zero::describe(plan, config),
-      .pipeline = describe_pipeline(blocks, config, options.block_times)};
+      .strategy = zero::describe(plan, config)};
 }
 
 }  // namespace zeroth::engine

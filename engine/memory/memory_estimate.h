@@ -32,14 +32,14 @@ struct MemoryEstimate {
   int64_t param_buffer_elements = 0;  // of the largest shard of parameters in a file; 0: none
   torch::Dtype grad_buffer_dtype = torch::kFloat;  // of backward's gradient buffer
   std::string strategy;                            // one line for the user
-  std::string pipeline;                            // likewise, describe_pipeline(); may be empty
 };
 
 // MicroBatchSize is the size of the data that the blocks process at a time.
 struct MicroBatchSize {
-  ChainBytes chain;         // bytes of a micro-batch in each of the blocks
-  int64_t row_tokens = 0;   // of the longest row
-  int64_t eval_tokens = 0;  // of an evaluation's micro-batch; 0: nothing is evaluated
+  ChainBytes chain;                      // bytes of a micro-batch in each of the blocks
+  int64_t row_tokens = 0;                // of the longest row
+  int64_t eval_tokens = 0;               // of an evaluation's micro-batch; 0: nothing is evaluated
+  std::vector<double> block_times = {};  // InitOptions::block_times
 };
 
 struct EstimateOptions {

@@ -42,23 +42,24 @@ TEST_CASE("what a block takes is told per token, apart from what does not grow")
   constexpr int64_t kWidth = 512, kLength = 32;
   const auto blocks = probe_blocks(make_blocks(kWidth), {.length = kLength});
   const double row = 4.0 * kWidth;  // bytes of a token
-  CHECK(blocks[1].output.per_token == row);
-  CHECK(blocks[1].output.fixed == 0);
-  CHECK(blocks[1].no_grad.per_token == 2 * row);  // the product, and its product
-  CHECK(blocks[1].no_grad.fixed == 4 * 1024);
-  CHECK(blocks[1].kept.per_token >= row);
-  CHECK(blocks[1].forward.per_token >= blocks[1].kept.per_token);
-  CHECK(blocks[1].freed.per_token > 0);
+  CHECK(blocks[1].bytes.output.per_token == row);
+  CHECK(blocks[1].bytes.output.fixed == 0);
+  CHECK(blocks[1].bytes.no_grad.per_token == 2 * row);  // the product, and its product
+  CHECK(blocks[1].bytes.no_grad.fixed == 4 * 1024);
+  CHECK(blocks[1].bytes.kept.per_token >= row);
+  CHECK(blocks[1].bytes.forward.per_token >= blocks[1].bytes.kept.per_token);
+  CHECK(blocks[1].bytes.freed.per_token > 0);
+  CHECK(blocks[1].seconds_per_token > 0);
   const auto evaluated = probe_blocks(make_blocks(kWidth), {.length = kLength, .trains = false});
-  CHECK(evaluated[1].no_grad.per_token == blocks[1].no_grad.per_token);
-  CHECK(evaluated[1].kept.per_token == 0);
+  CHECK(evaluated[1].bytes.no_grad.per_token == blocks[1].bytes.no_grad.per_token);
+  CHECK(evaluated[1].bytes.kept.per_token == 0);
 }
 
 TEST_CASE("a probe of one row counts all of it for each row") {
   constexpr int64_t kWidth = 512, kLength = 32;
   const auto blocks = probe_blocks(make_blocks(kWidth), {.length = kLength, .max_operations = 0});
-  CHECK(blocks[1].no_grad.fixed == 0);
-  CHECK(blocks[1].no_grad.per_token == 2 * 4.0 * kWidth + 4.0 * 1024 / kLength);
+  CHECK(blocks[1].bytes.no_grad.fixed == 0);
+  CHECK(blocks[1].bytes.no_grad.per_token == 2 * 4.0 * kWidth + 4.0 * 1024 / kLength);
 }
 
 TEST_CASE(

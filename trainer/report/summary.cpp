@@ -15,6 +15,7 @@
 #include "device/memory_use.h"
 #include "engine/start.h"
 #include "trainer/report/config_text.h"
+#include "trainer/run_memory.h"
 #include "trainer/step_trigger.h"
 
 namespace zeroth::trainer {
@@ -283,7 +284,8 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
   add("batch", batch_line(plan.train_partition(0), samples, mesh.world_size()));
   add("precision", precision_line(plan.config, plan.trains()));
   add("strategy", plan.estimate.strategy);
-  if (!plan.estimate.pipeline.empty()) add("pipeline", plan.estimate.pipeline);
+  if (const std::string text = describe_pipeline(plan, memory); !text.empty())
+    add("pipeline", text);
   for (const std::string& line : engine::memory_lines(memory)) add("memory", line);
   if (plan.trains()) {
     const auto found = plan.origins.find("gradient_clipping");
