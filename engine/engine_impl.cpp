@@ -154,7 +154,7 @@ Engine::Impl::MicroBatchInFlight& Engine::Impl::micro_batch_of(const PipeOp& op,
   const auto place = static_cast<size_t>(op.micro_batch) % in_flight.size();
   if (!in_flight[place]) {
     in_flight[place] = {
-        .batch = batches.next(),
+        .batch = next_batch(batches, op.micro_batch),
         .tape = Tape(blocks_.size(), first_trained_ + 1, saved_inputs_, place),
         .ops_left = schedule_.ops.size() / static_cast<size_t>(config_.batch.accumulation_steps)};
     prepare(in_flight[place]->batch);

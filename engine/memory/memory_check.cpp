@@ -97,20 +97,47 @@ bool has_activations(const MemoryPlan& memory) {
   return memory.activations.total() > 0;
 }
 
-MemoryNeed compute_need(const RunMemory& run, const MemoryPlan& memory,
-                        const configs::Config& config) {
-  MemoryNeed need;
+// Returns the need of ranks of one node, of which `count` have this memory.
+void add_need(const RunMemory& run, const MemoryPlan& memory, const configs::Config& config,
+              int64_t count, MemoryNeed& need) {
   const TierBytes peak = memory.peak();
-  for (const TierField field : host_fields(run)) need.host += peak.*field * run.free.ranks;
+  for (const TierField field : host_fields(run)) need.host += peak.*field * count;
   for (const auto& [section, directory, bytes] : file_needs(config.zero, memory)) {
     if (bytes == 0) continue;
-    need.files[directory] += bytes * run.free.ranks;
+    need.files[directory] += bytes * count;
     const auto disk = run.free.disks.find(directory);
-    if (disk != run.free.disks.end() && disk->second.in_memory) {
-      need.host += bytes * run.free.ranks;
-    }
+    if (disk != run.free.disks.end() && disk->second.in_memory) need.host += bytes * count;
   }
-  return need;
+}
+
+// Returns the need of the node whose ranks need most. In a pipeline they hold
+// different blocks. `memory` is that of the rank that needs most.
+MemoryNeed compute_need(const RunMemory& run, const MemoryPlan& memory,
+                        const configs::Config& config) {
+  const int64_t here = run.free.ranks, pp_ranks = config.pipeline.stages;
+  MemoryNeed most;
+  if (pp_ranks == 1) {
+    add_need(run, memory, config, here, most);
+    return most;
+  }
+  std::vector<MemoryPlan> of_pp_rank;
+  EstimateOptions options = run.options;
+  for (int pp_rank = 0; pp_rank < pp_ranks; ++pp_rank) {
+    options.pp_rank = pp_rank;
+    of_pp_rank.push_back(run.estimate(config, options));
+  }
+  const int64_t world = run.options.shape.ranks(), each = world / pp_ranks;
+  for (int64_t first = 0; first < world; first += here) {
+    MemoryNeed need;
+    for (int64_t pp_rank = 0; pp_rank < pp_ranks; ++pp_rank) {
+      const int64_t begin = std::max(first, pp_rank * each);
+      const int64_t end = std::min({first + here, (pp_rank + 1) * each, world});
+      if (begin < end)
+        add_need(run, of_pp_rank[static_cast<size_t>(pp_rank)], config, end - begin, need);
+    }
+    if (need.host >= most.host) most = need;
+  }
+  return most;
 }
 
 // Shortfall is the bytes that the node is missing, and the reason as text; 0 if it can hold the
@@ -245,21 +272,25 @@ int64_t runtime_in_use(const std::filesystem::path& root, int64_t held) {
   return std::clamp<int64_t>(kib.value_or(0) * 1024 - held, 0, kRuntimeBytes);
 }
 
-// Returns the memory of the rank that needs most, of those of one stage after the other.
-MemoryPlan largest_memory(const model::Blocks& blocks, const configs::Config& config,
-                          EstimateOptions options) {
+// Returns the memory of the rank at options.pp_rank; unset: of the one that needs most.
+MemoryPlan rank_memory(const model::Blocks& blocks, const configs::Config& config,
+                       EstimateOptions options) {
   const PipelinePartition partition =
       partition_blocks(blocks, config.pipeline, options.block_times);
-  std::optional<MemoryPlan> largest;
-  for (options.pp_rank = 0; options.pp_rank < partition.ranks; ++options.pp_rank) {
-    const MemoryPlan memory =
-        plan_memory(plan_of(blocks, config, options), config, options, partition);
-    const auto need = [&](const MemoryPlan& plan) {
-      return options.device == torch::kCPU ? plan.peak().total() : plan.peak().device;
-    };
-    if (!largest || need(memory) > need(*largest)) largest = memory;
+  const auto at_rank = [&](int pp_rank) {
+    options.pp_rank = pp_rank;
+    return plan_memory(plan_of(blocks, config, options), config, options, partition);
+  };
+  if (options.pp_rank) return at_rank(*options.pp_rank);
+  const auto bytes = [&](const MemoryPlan& memory) {
+    return options.device == torch::kCPU ? memory.peak().total() : memory.peak().device;
+  };
+  MemoryPlan largest = at_rank(0);
+  for (int pp_rank = 1; pp_rank < partition.ranks; ++pp_rank) {
+    const MemoryPlan memory = at_rank(pp_rank);
+    if (bytes(memory) > bytes(largest)) largest = memory;
   }
-  return *largest;
+  return largest;
 }
 
 }  // namespace
@@ -268,7 +299,7 @@ RunMemory run_memory(const model::Blocks& blocks, const configs::Config& config,
                      const EstimateOptions& options, int here, const std::filesystem::path& root) {
   const int64_t held = parameter_bytes(blocks);
   const auto estimate = [=](const configs::Config& other, const EstimateOptions& with) {
-    MemoryPlan memory = largest_memory(blocks, other, with);
+    MemoryPlan memory = rank_memory(blocks, other, with);
     const TierField host = with.device == torch::kCPU ? &TierBytes::device : &TierBytes::host;
     memory.held.*host = held;
     memory.runtime.*host = kRuntimeBytes + kCodeBytes / here;

@@ -73,7 +73,7 @@ zero::UnitPlan plan_of(const model::Blocks& blocks, const configs::Config& confi
                        const EstimateOptions& options) {
   const int per_pp_rank = options.shape.ranks() / options.shape[comm::MeshDim::kPp];
   return zero::plan_units(
-      blocks, comm::MeshLayout(options.shape), options.pp_rank * per_pp_rank,
+      blocks, comm::MeshLayout(options.shape), options.pp_rank.value_or(0) * per_pp_rank,
       {.trains = options.trains,
        .saves_frozen = options.saves_frozen,
        .min_coded_elements = optim::min_coded_elements(config.optimizer),

@@ -53,7 +53,9 @@ struct EstimateOptions {
   int64_t max_rows = std::numeric_limits<int64_t>::max();
   std::optional<MicroBatchSize> micro_batch = std::nullopt;  // unset: activations are unknown
   std::vector<double> block_times = {};                      // InitOptions::block_times
-  int pp_rank = 0;  // coordinate in mesh dim pp of the rank that is estimated
+  // Coordinate in mesh dim pp of the rank that is estimated. Unset: RunMemory::estimate takes the
+  // rank that needs most, the others the first one.
+  std::optional<int> pp_rank = {};
 };
 
 // Returns the estimate. Throws the Error that initialize would throw for a configuration that does
@@ -61,7 +63,7 @@ struct EstimateOptions {
 MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Config& config,
                                const EstimateOptions& options);
 
-// Returns the unit plan of the first rank at options.pp_rank.
+// Returns the unit plan of the first rank at options.pp_rank, or of all.
 zero::UnitPlan plan_of(const model::Blocks& blocks, const configs::Config& config,
                        const EstimateOptions& options);
 

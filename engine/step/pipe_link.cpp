@@ -10,10 +10,10 @@
 namespace zeroth::engine {
 namespace {
 
-// A form as a tensor: whether it follows the micro-batch, the dtype, the number of extents, and
-// these.
-constexpr int64_t kFormSize = 12;
-constexpr size_t kMaxExtents = kFormSize - 3;
+// ActivationMeta as a tensor: whether it follows the micro-batch, the dtype, the number of extents,
+// and these.
+constexpr int64_t kMetaSize = 12;
+constexpr size_t kMaxExtents = kMetaSize - 3;
 
 }  // namespace
 
@@ -117,7 +117,7 @@ void PipeLink::send_meta(Channel& channel, int64_t boundary, const ActivationMet
   std::vector<int64_t> values = {meta.follows_micro_batch ? 1 : 0, static_cast<int64_t>(meta.dtype),
                                  std::ssize(meta.trailing)};
   values.insert(values.end(), meta.trailing.begin(), meta.trailing.end());
-  values.resize(kFormSize, 0);
+  values.resize(kMetaSize, 0);
   const torch::Tensor sent = at::tensor(values, torch::kLong).to(mesh_.device());
   channel.sent.push_back(
       {sent, channel.group->broadcast(sent, channel.root, "extents of activations")});
@@ -126,7 +126,7 @@ void PipeLink::send_meta(Channel& channel, int64_t boundary, const ActivationMet
 
 void PipeLink::receive_meta(Channel& channel, int64_t boundary) {
   const torch::Tensor sent =
-      at::empty({kFormSize}, torch::TensorOptions(mesh_.device()).dtype(torch::kLong));
+      at::empty({kMetaSize}, torch::TensorOptions(mesh_.device()).dtype(torch::kLong));
   channel.group->broadcast(sent, channel.root, "extents of activations").wait();
   const torch::Tensor host = sent.to(torch::kCPU);
   const int64_t* const values = host.const_data_ptr<int64_t>();

@@ -91,7 +91,7 @@ TEST_CASE("pipelines over a frozen base train adapters to their reference") {
   MESSAGE(checker.worst());
 }
 
-TEST_CASE("pipelines train with the other optimizers and with packed rows") {
+TEST_CASE("pipelines train with other optimizers, dropout, near ranks and packed rows") {
   RowChecker checker;
   const configs::PipelineConfig pipeline = {.stages = 2, .schedule = Schedule::kZbV};
   for (const Training training : {Training::kLamb, Training::kAdamW8bit, Training::kLion}) {
@@ -99,6 +99,11 @@ TEST_CASE("pipelines train with the other optimizers and with packed rows") {
     row.zero.stage = 1;
     checker.check(row);
   }
+  Row near{.accumulation = 2, .pipeline = {.stages = 2}, .ranks = 4};
+  near.zero.stage = 3;
+  near.zero.hpz_partition_size = 2;
+  checker.check(near);
+  checker.check({.accumulation = 2, .pipeline = pipeline, .dropout = 0.1});
   for (const Samples samples : {Samples::kShort, Samples::kPacked})
     checker.check({.accumulation = 2, .pipeline = pipeline, .samples = samples});
   MESSAGE(checker.worst());

@@ -38,7 +38,8 @@ TEST_CASE("a step's line holds exactly the documented keys in their order") {
       "step loss grad_norm lr loss_scale skipped tokens trained_tokens tokens_per_s step_s "
       "since_start_s peak_rss_mib peak_gpu_mib peak_share data_s data_wait_s forward_s backward_s "
       "reduce_s "
-      "update_s compute_s communication_s waiting_s overlap communication_bytes offload_read_bytes "
+      "update_s compute_s communication_s waiting_s overlap communication_bytes pipe_idle_s "
+      "offload_read_bytes "
       "offload_written_bytes offload_reading_s offload_writing_s offload_under_way_s "
       "offload_waited_s offload_hidden ");
   CHECK(json["step"] == 3);
