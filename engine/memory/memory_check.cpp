@@ -115,10 +115,10 @@ void add_need(const RunMemory& run, const MemoryPlan& memory, const configs::Con
 MemoryNeed compute_need(const RunMemory& run, const MemoryPlan& memory,
                         const configs::Config& config) {
   const int64_t here = run.free.ranks, pp_ranks = config.pipeline.stages;
-  MemoryNeed most;
+  MemoryNeed max_need;
   if (pp_ranks == 1) {
-    add_need(run, memory, config, here, most);
-    return most;
+    add_need(run, memory, config, here, max_need);
+    return max_need;
   }
   std::vector<MemoryPlan> of_pp_rank;
   EstimateOptions options = run.options;
@@ -135,9 +135,9 @@ MemoryNeed compute_need(const RunMemory& run, const MemoryPlan& memory,
       if (begin < end)
         add_need(run, of_pp_rank[static_cast<size_t>(pp_rank)], config, end - begin, need);
     }
-    if (need.host >= most.host) most = need;
+    if (need.host >= max_need.host) max_need = need;
   }
-  return most;
+  return max_need;
 }
 
 // Shortfall is the bytes that the node is missing, and the reason as text; 0 if it can hold the
