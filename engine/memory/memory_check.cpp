@@ -97,7 +97,7 @@ bool has_activations(const MemoryPlan& memory) {
   return memory.activations.total() > 0;
 }
 
-// Returns the need of ranks of one node, of which `count` have this memory.
+// Adds the need of `count` ranks that have this memory.
 void add_need(const RunMemory& run, const MemoryPlan& memory, const configs::Config& config,
               int64_t count, MemoryNeed& need) {
   const TierBytes peak = memory.peak();
@@ -110,8 +110,8 @@ void add_need(const RunMemory& run, const MemoryPlan& memory, const configs::Con
   }
 }
 
-// Returns the need of the node whose ranks need most. In a pipeline they hold
-// different blocks. `memory` is that of the rank that needs most.
+// Returns the need of the node whose ranks need most: in a pipeline they hold different blocks.
+// `memory` is that of the rank that needs most.
 MemoryNeed compute_need(const RunMemory& run, const MemoryPlan& memory,
                         const configs::Config& config) {
   const int64_t here = run.free.ranks, pp_ranks = config.pipeline.stages;

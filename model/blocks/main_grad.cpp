@@ -10,8 +10,9 @@ namespace {
 
 // The version of an unwritten gradient: no tensor reaches it by itself.
 constexpr uint32_t kUnwrittenVersion = uint32_t{1} << 30;
-// The version of a mark, whose data is a DeferredGrads.
-constexpr uint32_t kDeferredVersion = kUnwrittenVersion + 1;
+// The version of a mark, whose data is a DeferredGrads: writes take neither a new tensor nor an
+// unwritten gradient there.
+constexpr uint32_t kDeferredVersion = kUnwrittenVersion - 1;
 
 bool is_mark(const torch::Tensor& grad) {
   return grad._version() == kDeferredVersion;

@@ -1,7 +1,9 @@
 #include "engine/memory/memory_check.h"
 
 #include <doctest/doctest.h>
+
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "base/error.h"
 #include "tests/engine/split_chain.h"
@@ -178,6 +180,27 @@ TEST_CASE("values that blocks hold count while weights are loaded, and are left 
   // With the other rank on another machine.
   CHECK_NOTHROW(require_memory(run_beside(config, (each + kCode + 1023) / 1024, /*here=*/1)));
   CHECK(run_beside(config, enough).memory.held == zero::TierBytes{.device = held});
+}
+
+TEST_CASE("a machine needs what the stages of its ranks hold") {
+  const FakeSystem system;
+  configs::Config config;
+  config.pipeline = {.stages = 2, .partition = "uniform"};
+  const auto shape = comm::MeshShape().with(comm::MeshDim::kPp, 2).with(comm::MeshDim::kDp, 2);
+  const auto run_here = [&](int here) {
+    return run_memory(testing::make_chain({.hidden = 400}), config, {.shape = shape}, here,
+                      system.root());
+  };
+  const auto peak_of = [](const RunMemory& run, int pp_rank) {
+    EstimateOptions options = run.options;
+    options.pp_rank = pp_rank;
+    return run.estimate(run.config, options).peak().device;
+  };
+  const RunMemory all = run_here(4), half = run_here(2);
+  REQUIRE(peak_of(all, 0) != peak_of(all, 1));
+  CHECK(memory_need(all).host == 2 * peak_of(all, 0) + 2 * peak_of(all, 1));
+  CHECK(memory_need(half).host == 2 * std::max(peak_of(half, 0), peak_of(half, 1)));
+  CHECK(all.memory.peak().device == std::max(peak_of(all, 0), peak_of(all, 1)));
 }
 
 }  // namespace zeroth::engine::memory_check_test
