@@ -28,11 +28,8 @@ Row row_of(const Combination& values, const TempFolder& directory) {
   Row row;
   row.pipeline.schedule = configs::PipelineConfig::Schedule::kBreadthFirst;
   row.zero.stage = static_cast<int>(values[0]);
-  row.zero.offload_optimizer.device = static_cast<OffloadDevice>(values[1]);
-  row.zero.offload_optimizer.nvme_path = directory.path();
-  row.zero.offload_param.device = static_cast<OffloadDevice>(values[2]);
-  row.zero.offload_param.nvme_path = directory.path();
-  row.zero.offload_param.max_in_cpu_elements = 0;
+  offload(row, static_cast<OffloadDevice>(values[1]), static_cast<OffloadDevice>(values[2]),
+          directory.path());
   row.precision = kPrecisions[values[3]];
   row.accumulation = kAccumulations[values[4]];
   row.recompute = kRecomputes[values[5]];

@@ -26,12 +26,9 @@ constexpr std::array<size_t, 9> kValues = {4, 3, 3, kPrecisions.size(), 2, 2, 2,
 Row row_of(const Combination& values, const TempFolder& directory) {
   Row row;
   row.zero.stage = static_cast<int>(values[0]);
-  row.zero.offload_optimizer.device = static_cast<OffloadDevice>(values[1]);
-  row.zero.offload_optimizer.nvme_path = directory.path();
+  offload(row, static_cast<OffloadDevice>(values[1]), static_cast<OffloadDevice>(values[2]),
+          directory.path());
   row.zero.offload_optimizer.step = Step::kCpu;
-  row.zero.offload_param.device = static_cast<OffloadDevice>(values[2]);
-  row.zero.offload_param.nvme_path = directory.path();
-  row.zero.offload_param.max_in_cpu_elements = 0;
   row.precision = kPrecisions[values[3]];
   row.accumulation = static_cast<int64_t>(values[4]) + 1;
   row.clipping = values[5] == 0 ? 1 : 0;

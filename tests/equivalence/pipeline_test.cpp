@@ -37,13 +37,7 @@ Row row_of(const Combination& values, const std::string& directory = "") {
   row.pipeline.schedule = static_cast<Schedule>(values[1]);
   row.zero.stage = static_cast<int>(values[2]);
   const auto place = static_cast<OffloadDevice>(values[3]);
-  row.zero.offload_optimizer.device = place;
-  row.zero.offload_optimizer.nvme_path = directory;
-  if (row.zero.stage == 3) {
-    row.zero.offload_param.device = place;
-    row.zero.offload_param.nvme_path = directory;
-    row.zero.offload_param.max_in_cpu_elements = 0;
-  }
+  offload(row, place, row.zero.stage == 3 ? place : OffloadDevice::kNone, directory);
   row.precision = kPrecisions[values[4]];
   row.accumulation = kAccumulations[values[5]];
   row.recompute = kRecomputes[values[6]];

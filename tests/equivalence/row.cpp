@@ -189,6 +189,15 @@ std::string name_of(const Row& row) {
       rounding_name(row.rounding));
 }
 
+void offload(Row& row, configs::OffloadDevice optimizer, configs::OffloadDevice parameters,
+             const std::string& directory) {
+  row.zero.offload_optimizer.device = optimizer;
+  row.zero.offload_optimizer.nvme_path = directory;
+  row.zero.offload_param.device = parameters;
+  row.zero.offload_param.nvme_path = directory;
+  row.zero.offload_param.max_in_cpu_elements = 0;
+}
+
 configs::Config config_of(const Row& row) {
   configs::Config config;
   const int64_t batch =

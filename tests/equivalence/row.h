@@ -82,6 +82,10 @@ std::string name_of(const Row& row);
 // "adamw", "lion": also the name of its run in the fixtures.
 std::string name_of(Training training);
 
+// Lets optimizer states rest there, and parameters, which then are all outside of memory.
+void offload(Row& row, configs::OffloadDevice optimizer, configs::OffloadDevice parameters,
+             const std::string& directory);
+
 configs::Config config_of(const Row& row);
 comm::MeshShape mesh_shape_of(const Row& row);
 
