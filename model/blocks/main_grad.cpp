@@ -60,14 +60,13 @@ torch::Tensor accumulate_wgrad(const torch::Tensor& parameter, const torch::Tens
 
 namespace {
 
-// Delivers deferred gradients, in one product if that is possible now.
+// Delivers deferred gradients as LinearFunction does: in one product if that is possible now.
 void deliver_wgrads(const std::vector<torch::Tensor>& parameters, const torch::Tensor& a,
                     const torch::Tensor& b) {
   if (accumulate_wgrads(parameters, a, b)) return;
   int64_t row = 0;
   for (const torch::Tensor& parameter : parameters) {
-    const torch::Tensor own = a.narrow(1, row, parameter.size(0)).contiguous();
-    accumulate_grad(parameter, matrix_product(own.t(), b));
+    accumulate_wgrad(parameter, a.narrow(1, row, parameter.size(0)).contiguous(), b);
     row += parameter.size(0);
   }
 }
