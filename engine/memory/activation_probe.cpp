@@ -143,11 +143,11 @@ std::vector<ProbedBlock> probe_blocks(const model::Blocks& blocks, const ProbeOp
     rows = std::max(rows, std::min(kMaxRows, large));
   }
   BlockProbe probe(blocks, options);
-  if (rows > 0 || options.times)
-    probe.run(
-        std::max<int64_t>(rows, 1));  // fills the blocks' caches: tables of positions and masks
-  const auto tokens = static_cast<double>(std::max<int64_t>(rows, 1) * options.length);
-  const BlockSamples single = probe.run(std::max<int64_t>(rows, 1));
+  const int64_t single_rows = std::max<int64_t>(rows, 1);
+  // Fills the blocks' caches: tables of positions and masks.
+  if (rows > 0 || options.times) probe.run(single_rows);
+  const auto tokens = static_cast<double>(single_rows * options.length);
+  const BlockSamples single = probe.run(single_rows);
   const BlockSamples doubled = rows > 0 ? probe.run(2 * rows) : BlockSamples();
   const auto growth = [tokens](int64_t bytes, int64_t more) {
     return Growth{.fixed = static_cast<double>(bytes - more),

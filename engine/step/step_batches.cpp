@@ -45,10 +45,6 @@ bool reports_batch(const comm::DeviceMesh& mesh) {
   return reports_loss(mesh) && mesh.coordinate(comm::MeshDim::kPp) == 0;
 }
 
-bool shares_batches(const comm::DeviceMesh& mesh) {
-  return mesh.layout().shape().ranks_along({comm::MeshDim::kPp, comm::MeshDim::kTp}) > 1;
-}
-
 int64_t count_label_tokens(const model::MicroBatch& batch) {
   return batch.label_indices.defined() ? batch.label_indices.numel() : 0;
 }

@@ -18,8 +18,6 @@ namespace zeroth::engine {
 // pipeline, of which the last one computes the loss. One of them reports each, the others add zero.
 bool reports_loss(const comm::DeviceMesh& mesh);
 bool reports_batch(const comm::DeviceMesh& mesh);
-// Returns whether other ranks get the same batch.
-bool shares_batches(const comm::DeviceMesh& mesh);
 
 // TokenCounts holds the counts of one rank, or their sums over all.
 struct TokenCounts {

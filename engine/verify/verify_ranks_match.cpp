@@ -95,6 +95,10 @@ void verify_partition_matches(const std::vector<int>& block_pp_ranks,
       one.rank, other.rank);
 }
 
+bool shares_batches(const comm::DeviceMesh& mesh) {
+  return mesh.layout().shape().ranks_along({comm::MeshDim::kPp, comm::MeshDim::kTp}) > 1;
+}
+
 int64_t fingerprint(const model::MicroBatch& batch) {
   uint64_t hash = 0;
   const auto add = [&](uint64_t part) { hash = mix64(hash + kGolden) ^ part; };
@@ -131,7 +135,7 @@ void verify_batches_match(int64_t fingerprint, int64_t step, const comm::DeviceM
 
 void verify_batches_match(const model::MicroBatch& batch, int64_t step,
                           const comm::DeviceMesh& mesh) {
-  if (mesh.layout().shape().ranks_along({comm::MeshDim::kPp, comm::MeshDim::kTp}) == 1) return;
+  if (!shares_batches(mesh)) return;
   verify_batches_match(fingerprint(batch), step, mesh);
 }
 

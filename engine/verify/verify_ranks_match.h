@@ -40,6 +40,9 @@ nlohmann::json describe_buffers(const model::Blocks& blocks, int ranks);
 // pipeline differently. Collective; does nothing without a pipeline.
 void verify_partition_matches(const std::vector<int>& block_pp_ranks, const comm::DeviceMesh& mesh);
 
+// Returns whether other ranks get the same batch.
+bool shares_batches(const comm::DeviceMesh& mesh);
+
 // Returns a hash of all tokens, targets and sample indices of a micro-batch. Waits for a GPU.
 int64_t fingerprint(const model::MicroBatch& batch);
 
@@ -47,7 +50,7 @@ int64_t fingerprint(const model::MicroBatch& batch);
 // gets the same samples: in its tensor-parallel group, or another stage of its pipeline. The Error
 // names both ranks and both hashes. Collective.
 void verify_batches_match(int64_t fingerprint, int64_t step, const comm::DeviceMesh& mesh);
-// Verifies this rank's micro-batch; does nothing if no ranks share layers.
+// Verifies this rank's micro-batch; does nothing without shares_batches().
 void verify_batches_match(const model::MicroBatch& batch, int64_t step,
                           const comm::DeviceMesh& mesh);
 
