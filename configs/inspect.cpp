@@ -124,6 +124,13 @@ class Inspector {
 
 }  // namespace
 
+Config resolve_model_parallel(const Document& document, const FlagValues& flags) {
+  Context context{.keys = document.keys(), .flags = flags, .facts = {}, .facts_known = false};
+  Config config;
+  fill_mesh(context, config);
+  return config;
+}
+
 Inspection inspect(const Document& document, std::optional<int64_t> ranks,
                    const FlagValues& flags) {
   Context context{.keys = document.keys(),

@@ -1,5 +1,6 @@
-// A report on a configuration file, key by key, for `zeroth check-config`. Errors in the contents
-// are reported, not thrown, and neither a model nor ranks are needed.
+// What a configuration file says, for the launcher: a report key by key for `zeroth check-config`,
+// and the ranks that a model needs. Errors in the contents are not thrown, and neither a model nor
+// ranks are needed.
 #pragma once
 
 #include <cstdint>
@@ -36,5 +37,9 @@ struct Inspection {
 // `accept_uncompressed` of the flags.
 Inspection inspect(const Document& document, std::optional<int64_t> ranks,
                    const FlagValues& flags = {});
+
+// Returns a Config of which only `pipeline` and `tensor_parallel` are set. Invalid values have no
+// effect: resolve() reports them.
+Config resolve_model_parallel(const Document& document, const FlagValues& flags);
 
 }  // namespace zeroth::configs

@@ -59,7 +59,7 @@ KNOWS_PIPELINE = (
 # What knows that ranks share layers, beside comm, which has the axis, and configs, which has the key.
 KNOWS_SHARED_LAYERS = (
     "engine/engine.cpp", "engine/start", "engine/step/save_model", "engine/step/step_batches",
-    "engine/verify/verify_ranks_match", "engine/verify/verify_sharding_matches",
+    "engine/verify/verify_ranks_match", "engine/verify/verify_sharding_matches", "launcher/run/program_arguments",
     "model/blocks/", "model/tensor_parallel", "trainer/flags/flag_options", "trainer/rank_run", "trainer/run_adapter", "trainer/run_memory",
     "trainer/report/summary", "zero/sharded_optimizer", "zero/unit")
 PARSES_JSON = "base/json"  # the beginning of these files' paths

@@ -130,8 +130,7 @@ class Agent final : public RanksListener {
     ranks_.reset();  // ends the ranks that had started
     running_ = 0;
     RanksPolled failed;
-    const int num_ranks = static_cast<int>(job_->job().slots.size());
-    for (int i = 0; i < num_ranks; ++i)
+    for (int i = 0; i < start.num_ranks; ++i)
       failed.ended.push_back(
           {.rank = start.first_rank + i, .exit_status = {false, status}, .reason = reason});
     send(failed);

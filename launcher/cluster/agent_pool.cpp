@@ -206,6 +206,12 @@ void AgentPool::drop_agent(int node, const std::string& why, int status) {
   readiness_.on_node_lost(node, why);
 }
 
+std::vector<int> AgentPool::num_slots(const std::vector<int>& nodes) const {
+  std::vector<int> numbers;
+  for (const int node : nodes) numbers.push_back(static_cast<int>(std::ssize(host(node).slots)));
+  return numbers;
+}
+
 bool AgentPool::is_connected(int node) const {
   const auto found = agents_.find(node);
   return found != agents_.end() && found->second->is_open() && shutting_down_.count(node) == 0;

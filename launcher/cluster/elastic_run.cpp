@@ -6,6 +6,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -122,8 +123,7 @@ class ElasticRun {
     action_ = next_action(elastic_.hosts, rendezvous_state(), last_call(), elastic_.join_timeout);
     const bool hopeless = policy_.current().index == 0 && !config_.agents.join_port &&
                           agents_.readiness().is_complete() &&
-                          !agents_.readiness().error().empty() &&
-                          !has_quorum(elastic_.hosts, std::ssize(usable()));
+                          !agents_.readiness().error().empty() && !has_quorum(usable());
     if (hopeless) action_ = RendezvousAction::kGiveUp;
     if (*action_ != RendezvousAction::kWait) io_.stop();
   }
@@ -149,6 +149,10 @@ class ElasticRun {
       return;
     const std::string error = agents_.readiness().error();
     if (!error.empty() && !config_.agents.join_port) throw Error("{}", error);
+    if (const auto count = quorum_count(); std::ssize(usable()) >= elastic_.hosts.max)
+      throw Error("{} on {}, but one copy of the model needs {} ({})",
+                  pluralize(count.available, count.unit), pluralize(std::ssize(usable()), "host"),
+                  count.needed, count.reason);
   }
 
   JobOutcome run_attempt() {
@@ -173,21 +177,24 @@ class ElasticRun {
   void request_restart() {
     if (!restart_reason_.empty() || signal_ != 0) return;
     std::vector<std::string> names;
+    std::vector<int> nodes = attempt_->nodes();
     for (const int node : next_attempt_nodes()) {
-      if (!attempt_->has(node) && watch_.is_stable(node, elastic_.stable_time))
-        names.push_back(agents_.host(node).host);
+      if (attempt_->has(node) || !watch_.is_stable(node, elastic_.stable_time)) continue;
+      names.push_back(agents_.host(node).host);
+      nodes.push_back(node);
     }
-    if (names.empty() || std::ssize(attempt_->nodes()) >= elastic_.hosts.max) return;
+    const bool gains = num_assigned(nodes) > attempt_->num_ranks();
+    if (names.empty() || !gains || std::ssize(attempt_->nodes()) >= elastic_.hosts.max) return;
     restart_reason_ = describe_joined(names);
     attempt_->request_restart(restart_reason_ + ": the ranks save and restart with it");
   }
 
   bool on_leaving(const std::vector<int>& nodes, int signal) {
-    const auto stays = [&](int node) {
-      return leaving_.count(node) == 0 && std::count(nodes.begin(), nodes.end(), node) == 0;
-    };
-    const std::vector<int> all = usable();
-    if (!has_quorum(elastic_.hosts, std::count_if(all.begin(), all.end(), stays))) return false;
+    std::vector<int> staying = usable();
+    std::erase_if(staying, [&](int node) {
+      return leaving_.count(node) > 0 || std::count(nodes.begin(), nodes.end(), node) > 0;
+    });
+    if (!has_quorum(staying)) return false;
     std::vector<std::string> names;
     for (const int node : nodes) {
       leaving_[node] = signal;
@@ -227,7 +234,7 @@ class ElasticRun {
     timer_.start(kTick, [this] {
       tick();
       give_up_silent();
-      const bool quorum = has_quorum(elastic_.hosts, std::ssize(usable()));
+      const bool quorum = has_quorum(usable());
       waited_ += kTick;
       since_quorum_ = quorum ? since_quorum_ + kTick : milliseconds(0);
       since_poll_ += kTick;
@@ -257,8 +264,7 @@ class ElasticRun {
   }
 
   void log_waiting(bool quorum) {
-    agents_.log_note(describe_waiting(usable().size(), elastic_.hosts.min,
-                                      quorum ? last_call() : elastic_.join_timeout,
+    agents_.log_note(describe_waiting(quorum_count(), quorum ? last_call() : elastic_.join_timeout,
                                       agents_.readiness().unanswered()));
   }
 
@@ -294,7 +300,9 @@ class ElasticRun {
 
   RendezvousState rendezvous_state() const {
     const NodeReadiness& readiness = agents_.readiness();
-    RendezvousState rendezvous_state{.num_usable = static_cast<int>(usable().size()),
+    const std::vector<int> nodes = usable();
+    RendezvousState rendezvous_state{.num_usable = static_cast<int>(nodes.size()),
+                                     .has_ranks = num_assigned(nodes) > 0,
                                      .num_pending = static_cast<int>(readiness.unanswered().size()),
                                      .waited = waited_,
                                      .since_quorum = since_quorum_};
@@ -316,19 +324,40 @@ class ElasticRun {
     const auto is_flapping = [this](int node) {
       return watch_.is_flapping(node) && !watch_.is_stable(node, elastic_.stable_time);
     };
-    const auto steady = std::ssize(nodes) - std::count_if(nodes.begin(), nodes.end(), is_flapping);
-    if (has_quorum(elastic_.hosts, steady)) std::erase_if(nodes, is_flapping);
+    std::vector<int> steady = nodes;
+    std::erase_if(steady, is_flapping);
+    if (has_quorum(steady)) nodes = std::move(steady);
     nodes.resize(std::min(nodes.size(), static_cast<size_t>(elastic_.hosts.max)));
     return nodes;
+  }
+
+  // Returns how many ranks an attempt on the first of these nodes would have, up to the maximum.
+  int num_assigned(std::vector<int> nodes) const {
+    nodes.resize(std::min(nodes.size(), static_cast<size_t>(elastic_.hosts.max)));
+    const auto ranks = assign_ranks(agents_.num_slots(nodes), elastic_.model_parallel);
+    return std::accumulate(ranks.begin(), ranks.end(), 0);
+  }
+
+  // Returns whether these nodes are enough to start.
+  bool has_quorum(const std::vector<int>& nodes) const {
+    return std::ssize(nodes) >= elastic_.hosts.min && num_assigned(nodes) > 0;
+  }
+
+  // Returns what a quorum is still short of, hosts before ranks.
+  QuorumCount quorum_count() const {
+    const std::vector<int> nodes = usable();
+    if (std::ssize(nodes) < elastic_.hosts.min || num_assigned(nodes) > 0)
+      return {.available = std::ssize(nodes), .needed = elastic_.hosts.min};
+    return count_ranks(agents_.num_slots(nodes), elastic_.model_parallel);
   }
 
   JobOutcome quorum_failure() const {
     std::vector<std::string> there;
     for (const int node : usable()) there.push_back(agents_.host(node).host);
-    return {.status = elastic_.requeue_code,
-            .message = describe_missing_quorum(there, elastic_.hosts.min, elastic_.join_timeout,
-                                               elastic_.requeue_code),
-            .end = JobEnd::kFailed};
+    return {
+        .status = elastic_.requeue_code,
+        .message = describe_missing_quorum(quorum_count(), there, waited_, elastic_.requeue_code),
+        .end = JobEnd::kFailed};
   }
 
   // Also passes signals to running ranks, which ends the job.

@@ -126,6 +126,7 @@ RemoteJob make_remote_job(const LaunchOptions& options, const ClusterPlan& plan)
 ElasticConfig make_elastic_config(const LaunchOptions& options, const ClusterPlan& plan) {
   ElasticConfig elastic;
   elastic.hosts = *plan.elastic;
+  elastic.model_parallel = model_parallel_size(options.command);
   elastic.expected_joiners = plan.num_joiners;
   elastic.max_restarts = options.elastic.effective_max_restarts();
   elastic.join_timeout = std::chrono::seconds(options.elastic.wait_seconds);

@@ -10,6 +10,7 @@
 #include "launcher/cluster/agent_pool.h"
 #include "launcher/flags/host_flags.h"
 #include "launcher/run/job_runner.h"
+#include "launcher/run/program_arguments.h"
 
 namespace zeroth::launcher {
 
@@ -19,7 +20,8 @@ struct LaunchOptions;
 // ElasticConfig configures a run that may have several attempts (restart_policy.h).
 struct ElasticConfig {
   NodeRange hosts = {};
-  int expected_joiners = 0;  // nodes that will join by themselves when the run starts
+  ModelParallelSize model_parallel = {};  // an attempt has a multiple of these ranks
+  int expected_joiners = 0;               // nodes that will join by themselves when the run starts
   int max_restarts = 0;
   std::chrono::milliseconds join_timeout{600'000};  // for a quorum of nodes
   int requeue_code = 75;                            // without a quorum

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <utility>
 
 #include "base/text/diagnostics.h"
+#include "launcher/cluster/rendezvous_state.h"
 #include "launcher/machine/local_addresses.h"
 #include "launcher/machine/machine.h"
 
@@ -17,7 +19,7 @@ MultiNodeAttempt::MultiNodeAttempt(boost::asio::io_context& io, const MultiNodeC
       agents_(agents),
       nodes_(std::move(nodes)),
       attempt_(attempt),
-      hosts_(assign_ranks()),
+      hosts_(assign_hosts()),
       ranks_(io, hosts_, config.elastic.has_value(), std::move(on_leaving)) {
   JobRunnerOptions options = config.runner;
   options.first_rank = 0;
@@ -39,6 +41,9 @@ JobOutcome MultiNodeAttempt::run() {
   for (const std::string& text : agents_.readiness().same_machine_notes(nodes_))
     agents_.warn_once(text);
   agents_.set_log([this](const std::string& line) { runner_->log(line); });
+  if (num_slots_ > num_ranks())
+    agents_.log_note(
+        describe_spares(num_slots_ - num_ranks(), num_slots_, config_.elastic->model_parallel));
   ranks_.start(make_start(), *runner_);
   return runner_->run();
 }
@@ -51,15 +56,19 @@ void MultiNodeAttempt::log_notes() const {
   }
 }
 
-std::vector<RemoteNode> MultiNodeAttempt::assign_ranks() const {
+std::vector<RemoteNode> MultiNodeAttempt::assign_hosts() {
+  std::vector<int> ranks = agents_.num_slots(nodes_);
+  num_slots_ = std::accumulate(ranks.begin(), ranks.end(), 0);
+  if (config_.elastic) ranks = assign_ranks(ranks, config_.elastic->model_parallel);
   std::vector<RemoteNode> hosts;
   int first_rank = 0;
-  for (const int node : nodes_) {
-    const HostSlots& host = agents_.host(node);
-    const int num_ranks = static_cast<int>(host.slots.size());
-    hosts.push_back({node, host.host, first_rank, num_ranks, agents_.agent(node)});
-    first_rank += num_ranks;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (ranks[i] == 0) continue;
+    const int node = nodes_[i];
+    hosts.push_back({node, agents_.host(node).host, first_rank, ranks[i], agents_.agent(node)});
+    first_rank += ranks[i];
   }
+  std::erase_if(nodes_, [&, i = size_t{0}](int) mutable { return ranks[i++] == 0; });
   return hosts;
 }
 

@@ -16,7 +16,8 @@ namespace zeroth::launcher {
 
 class MultiNodeAttempt {
  public:
-  // `nodes` are ready, in the order of their ranks. `on_leaving` may be empty: then a signal to one
+  // `nodes` are ready, in the order of their ranks, and have ranks for one copy of the model.
+  // `on_leaving` may be empty: then a signal to one
   // node applies to the whole job.
   MultiNodeAttempt(boost::asio::io_context& io, const MultiNodeConfig& config, AgentPool& agents,
                    std::vector<int> nodes, const RestartAttempt& attempt,
@@ -33,13 +34,14 @@ class MultiNodeAttempt {
   // Handles a signal that another object in this process has received during run().
   void on_signal(int signal) { runner_->on_signal(signal); }
 
-  const std::vector<int>& nodes() const { return nodes_; }
+  const std::vector<int>& nodes() const { return nodes_; }  // those that have ranks
   bool has(int node) const { return std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end(); }
   int num_ranks() const;
 
  private:
   void log_notes() const;  // logs the nodes' notes
-  std::vector<RemoteNode> assign_ranks() const;
+  // Returns the nodes with their ranks, and removes those without from `nodes_`.
+  std::vector<RemoteNode> assign_hosts();
   StartRanks make_start() const;  // see RemoteRanks::start
   std::string find_master_addr() const;
 
@@ -47,6 +49,7 @@ class MultiNodeAttempt {
   AgentPool& agents_;
   std::vector<int> nodes_;
   RestartAttempt attempt_;
+  int num_slots_ = 0;  // of all nodes, spares included
   std::vector<RemoteNode> hosts_;
   RemoteRanks ranks_;
   std::unique_ptr<JobRunner> runner_;

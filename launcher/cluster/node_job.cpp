@@ -85,6 +85,10 @@ void NodeJob::resolve_slots() {
 }
 
 RankPlan NodeJob::plan(const StartRanks& start, const std::string& secret) {
+  if (start.num_ranks < 1 || start.num_ranks > std::ssize(job_.slots))
+    throw Error("{} ranks are to start here, which has {} slots", start.num_ranks,
+                job_.slots.size());
+  request_.choice.num_ranks = start.num_ranks;  // the others are spares in this attempt
   request_.node_ranks = {.node_rank = start.node_rank,
                          .num_nodes = start.num_nodes,
                          .first_rank = start.first_rank,

@@ -54,6 +54,7 @@ void RemoteRanks::start(StartRanks start, RanksListener& listener) {
          [this, &host](const std::string& why) { on_node_lost(host, why); }});
     start.node_rank = static_cast<int>(i);
     start.first_rank = host.node.first_rank;
+    start.num_ranks = host.node.num_ranks;
     if (start.first_rank > 0) start.terminal_columns.reset();
     host.node.agent->send(start);
   }

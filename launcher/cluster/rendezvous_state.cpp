@@ -2,6 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/text/units.h"
 
 namespace zeroth::launcher {
@@ -11,17 +14,45 @@ std::string describe_hosts(const std::vector<std::string>& hosts) {
   return fmt::format("host{} {}", hosts.size() > 1 ? "s" : "", fmt::join(hosts, ", "));
 }
 
+std::string describe(const ModelParallelSize& size) {
+  return fmt::format("{} x {}", pluralize(size.pipeline, "pipeline stage"),
+                     pluralize(size.tensor, "tensor-parallel rank"));
+}
+
 }  // namespace
 
 RendezvousAction next_action(const NodeRange& range, const RendezvousState& rendezvous_state,
                              std::chrono::milliseconds last_call,
                              std::chrono::milliseconds join_timeout) {
-  if (rendezvous_state.num_usable >= range.max) return RendezvousAction::kStart;
-  if (!has_quorum(range, rendezvous_state.num_usable))
-    return rendezvous_state.waited < join_timeout ? RendezvousAction::kWait
-                                                  : RendezvousAction::kGiveUp;
-  const bool wait = rendezvous_state.num_pending > 0 && rendezvous_state.since_quorum < last_call;
-  return wait ? RendezvousAction::kWait : RendezvousAction::kStart;
+  const auto& [num_usable, has_ranks, num_pending, waited, since_quorum] = rendezvous_state;
+  if (num_usable >= range.max)
+    return has_ranks ? RendezvousAction::kStart : RendezvousAction::kGiveUp;
+  if (num_usable < range.min || !has_ranks)
+    return waited < join_timeout ? RendezvousAction::kWait : RendezvousAction::kGiveUp;
+  return num_pending > 0 && since_quorum < last_call ? RendezvousAction::kWait
+                                                     : RendezvousAction::kStart;
+}
+
+std::vector<int> assign_ranks(const std::vector<int>& slots, const ModelParallelSize& size) {
+  const auto usable_ranks = [&](const std::vector<int>& ranks) {
+    const int64_t sum = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
+    return sum - sum % size.num_ranks();
+  };
+  std::vector<int> assigned = slots;
+  for (int& ranks : assigned) ranks -= static_cast<int>(ranks % size.tensor);
+  if (usable_ranks(assigned) < usable_ranks(slots)) assigned = slots;
+  int64_t left = usable_ranks(assigned);
+  for (int& ranks : assigned) {
+    ranks = static_cast<int>(std::min<int64_t>(ranks, left));
+    left -= ranks;
+  }
+  return assigned;
+}
+
+std::string describe_spares(int64_t num_spares, int64_t num_ranks, const ModelParallelSize& size) {
+  return fmt::format("{} of {} wait{} as {}: ranks must be a multiple of {} ({})", num_spares,
+                     pluralize(num_ranks, "rank"), num_spares == 1 ? "s" : "",
+                     num_spares == 1 ? "a spare" : "spares", size.num_ranks(), describe(size));
 }
 
 std::string describe_joined(const std::vector<std::string>& hosts) {
@@ -33,23 +64,28 @@ std::string describe_signaled(const std::vector<std::string>& hosts, int signal)
                      signal_name(signal));
 }
 
-std::string describe_waiting(size_t num_there, int min_nodes, std::chrono::milliseconds limit,
+QuorumCount count_ranks(const std::vector<int>& slots, const ModelParallelSize& size) {
+  return {"rank", std::accumulate(slots.begin(), slots.end(), int64_t{0}), size.num_ranks(),
+          describe(size)};
+}
+
+std::string describe_waiting(const QuorumCount& count, std::chrono::milliseconds limit,
                              const std::vector<std::string>& silent) {
   return fmt::format(
       "{} of at least {} available: waiting up to {} s for more{}",
-      pluralize(static_cast<int64_t>(num_there), "host"), min_nodes, limit.count() / 1000,
+      pluralize(count.available, count.unit), count.needed, limit.count() / 1000,
       silent.empty() ? "" : fmt::format("; no answer yet from {}", fmt::join(silent, ", ")));
 }
 
-std::string describe_missing_quorum(const std::vector<std::string>& there, int min_nodes,
+std::string describe_missing_quorum(const QuorumCount& count, const std::vector<std::string>& there,
                                     std::chrono::milliseconds waited, int requeue_code) {
   return fmt::format(
-      "{} after {} s, at least {} needed (--elastic): checkpoints are intact, resubmit the run "
+      "{} after {} s, at least {} needed ({}): checkpoints are intact, resubmit the run "
       "(exit code {})",
       there.empty() ? "no host available"
-                    : fmt::format("only {} ({}) available", pluralize(std::ssize(there), "host"),
+                    : fmt::format("only {} ({}) available", pluralize(count.available, count.unit),
                                   fmt::join(there, ", ")),
-      waited.count() / 1000, min_nodes, requeue_code);
+      waited.count() / 1000, count.needed, count.reason, requeue_code);
 }
 
 }  // namespace zeroth::launcher

@@ -8,28 +8,37 @@
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/json/json.h"
+#include "base/text/units.h"
 #include "checkpoint/find.h"
+#include "configs/inspect.h"
 
 namespace zeroth::launcher {
 namespace {
 
-constexpr std::string_view kOutputKeys[] = {"output", "output_dir"};
-
-std::string read_output_from_json(const std::string& path) {
+// Returns the value of the flag in a file of flags, whose keys are flags without "--".
+std::string find_in_json(const std::string& path, const std::vector<std::string_view>& flags) try {
   const auto file = parse_ordered_json(read_file(path, kConfigLimits.bytes),
                                        {.name = path, .limits = kConfigLimits});
   if (!file.is_object()) return "";
-  for (const std::string_view name : kOutputKeys) {
-    const auto found = file.find(name);
-    if (found != file.end() && found->is_string()) return found->get<std::string>();
+  std::string value;
+  for (const auto& [key, given] : file.items()) {
+    const bool found = std::find(flags.begin(), flags.end(), "--" + key) != flags.end();
+    if (found && !given.is_null())
+      value = given.is_string() ? given.get<std::string>() : given.dump();
   }
+  return value;
+} catch (const Error&) {
   return "";
 }
 
-std::string find_output(const std::vector<std::string>& command) {
-  if (command.size() == 2 && command[1].ends_with(".json"))
-    return read_output_from_json(command[1]);
-  return find_argument(command, {"--output", "--output_dir", "--output-dir"});
+std::optional<int64_t> find_count(const std::vector<std::string>& command,
+                                  const std::vector<std::string_view>& flags) {
+  const auto count = parse_number<int64_t>(find_argument(command, flags));
+  return count && *count > 0 ? count : std::nullopt;
+}
+
+bool is_finetune(const std::vector<std::string>& command) {
+  return std::filesystem::path(command[0]).filename() == "finetune";
 }
 
 bool has_any(const std::vector<std::string>& command, const std::vector<std::string_view>& flags) {
@@ -42,6 +51,8 @@ bool has_any(const std::vector<std::string>& command, const std::vector<std::str
 
 std::string find_argument(const std::vector<std::string>& command,
                           const std::vector<std::string_view>& flags) {
+  const bool is_file = command.size() == 2 && command[1].ends_with(".json");
+  if (is_file && !command[1].starts_with('-')) return find_in_json(command[1], flags);
   std::string value;
   for (size_t i = 1; i < command.size(); ++i) {
     for (const std::string_view flag : flags) {
@@ -53,8 +64,22 @@ std::string find_argument(const std::vector<std::string>& command,
   return value;
 }
 
+ModelParallelSize model_parallel_size(const std::vector<std::string>& command) try {
+  if (command.empty() || !is_finetune(command)) return {};
+  configs::FlagValues flags;
+  flags.pipeline_parallel = find_count(command, {"--pipeline-parallel", "--pipeline_parallel"});
+  flags.tensor_parallel = find_count(command, {"--tensor-parallel", "--tensor_parallel"});
+  const std::string file =
+      find_argument(command, {"--deepspeed", "--deepspeed_config", "--deepspeed-config"});
+  const configs::Config found = configs::resolve_model_parallel(
+      file.empty() ? configs::Document() : configs::load(file), flags);
+  return {found.pipeline.stages, found.tensor_parallel.size};
+} catch (const Error&) {
+  return {};
+}
+
 std::string newest_checkpoint(const std::vector<std::string>& command) try {
-  const std::string output = find_output(command);
+  const std::string output = find_argument(command, {"--output", "--output_dir", "--output-dir"});
   if (output.empty()) return "";
   const checkpoint::CheckpointLocation place = checkpoint::locate(output);
   if (!place.file_system) return "";
@@ -67,7 +92,7 @@ std::string newest_checkpoint(const std::vector<std::string>& command) try {
 }
 
 PrintingCommand printing_command(const std::vector<std::string>& command) {
-  const bool finetune = std::filesystem::path(command[0]).filename() == "finetune";
+  const bool finetune = is_finetune(command);
   const bool asks = has_any(command, {"--help", "-h", "--version"});
   PrintingCommand found;
   found.single_rank = asks && (finetune || command.size() == 2);

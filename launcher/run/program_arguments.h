@@ -1,15 +1,27 @@
 // What the command line of PROGRAM says: whether it only prints, and where it saves checkpoints.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace zeroth::launcher {
 
-// Returns the last value that a program's arguments give to one of these flags; empty: none. Pure.
+// Returns the last value that a program's arguments give to one of these flags; empty: none. Reads
+// the file if the only argument is a .json file of flags; one that cannot be parsed has none.
 std::string find_argument(const std::vector<std::string>& command,
                           const std::vector<std::string_view>& flags);
+
+// The number of ranks that one copy of a model is divided among.
+struct ModelParallelSize {
+  int64_t pipeline = 1, tensor = 1;
+  int64_t num_ranks() const { return pipeline * tensor; }
+};
+
+// Returns the size that finetune's flags and their ds_config.json request. 1 x 1 for what it cannot
+// read, and for another program.
+ModelParallelSize model_parallel_size(const std::vector<std::string>& command);
 
 // Returns a text that identifies the newest complete checkpoint of the directory that the program's
 // --output or --output_dir names, on the command line or in its only argument, a .json file. The

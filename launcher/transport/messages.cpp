@@ -40,8 +40,8 @@ void visit_fields(Record& r, Visit& visit) {
     visit(r.timeout_seconds, r.master_port, r.liveness_timeout, r.failure_grace, r.requeue_code);
   }
   if constexpr (std::same_as<T, StartRanks>) {
-    visit(r.first_rank, r.world_size, r.node_rank, r.num_nodes, r.master_addr, r.master_port);
-    visit(r.launch_time, r.terminal_columns, r.attempt);
+    visit(r.first_rank, r.num_ranks, r.world_size, r.node_rank, r.num_nodes);
+    visit(r.master_addr, r.master_port, r.launch_time, r.terminal_columns, r.attempt);
   }
   if constexpr (std::same_as<T, RestartAttempt>) visit(r.run, r.index, r.cause);
   if constexpr (std::same_as<T, Shutdown>) visit(r.status, r.why);

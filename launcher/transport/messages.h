@@ -85,6 +85,7 @@ struct RemoteJob {                                       // what to start on the
 };
 struct StartRanks {
   int first_rank = 0;
+  int num_ranks = 0;  // to start on the node, at most its slots
   int world_size = 0;
   int node_rank = 0;  // among the nodes that have ranks
   int num_nodes = 0;

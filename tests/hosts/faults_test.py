@@ -76,6 +76,7 @@ class Fault:
     silent: bool = False  # found out by silence alone
     offload: bool = False
     before: bool = False  # the job starts
+    pipeline: int = 1  # stages
     waits: bool = False  # the run goes on once it is mended, and has said these words until then
 
 
@@ -92,12 +93,13 @@ FAULTS = {
 SPECIAL = {
     "disk-load": Fault(fill_own_disk, 1, " in files in {disk}, but its disk has 0 B free", elastic=False, offload=True,
                        before=True),
+    "agent-step": Fault(kill_agent, 1, "zeroth: host {right} is lost: the connection ended; rank 2 ran there", pipeline=2),
     "disk-save": Fault(fill_common_disk, words="the model waits in memory until there is space", waits=True),
 }
 # Every fault and every moment.
 FEW = ("rank-load", "rank-save", "agent-evaluation", "launcher-step", "pause-step", "cut-evaluation", "stopped-load",
        "disk-load", "disk-save")
-FEW_ELASTIC = ("rank-save", "agent-evaluation", "stopped-load")
+FEW_ELASTIC = ("rank-save", "agent-step", "agent-evaluation", "stopped-load")
 
 
 class Row:
@@ -125,7 +127,7 @@ class Row:
         self.run_once(lane)
 
     def run_once(self, lane):
-        start = {"offload": self.fault.offload, "stage": self.stage, "silence": self.silence,
+        start = {"offload": self.fault.offload, "pipeline": self.fault.pipeline, "stage": self.stage, "silence": self.silence,
                  "flags": ELASTIC if self.elastic else ()}
         for host in lane.hosts:
             host.limit_rate(RATE)

@@ -37,11 +37,11 @@ class Lane:
         return [self.programs / "tests/hosts_program", "--hosts", ",".join(f"{name}:2" for name in self.names),
                 "--silence", 1000 * silence, "--env", "OMP_NUM_THREADS=1", "--", self.programs / "finetune"]
 
-    def start(self, name, stage, flags=(), silence=None, offload=False, more=()):
+    def start(self, name, stage, flags=(), silence=None, offload=False, pipeline=1, more=()):
         zero = {"offload_optimizer": {"device": "nvme", "nvme_path": str(self.left.disk)}} if offload else {}
         self.output = self.disk / name
-        return Job(self.ground.folder, name, self.launcher(flags, silence), strategy(stage, **zero), *OFTEN,
-                   "--eval-data", self.ground.folder / "test.jsonl", "--output", self.output, *more,
+        return Job(self.ground.folder, name, self.launcher(flags, silence),
+                   strategy(stage, pipeline=pipeline, **zero), *OFTEN, "--eval-data", self.ground.folder / "test.jsonl", "--output", self.output, *more,
                    environment={"HOSTS_SSH": "ssh"})
 
     def ranks(self):

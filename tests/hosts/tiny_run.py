@@ -30,10 +30,11 @@ def make_inputs(folder):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
 
 
-def strategy(stage, tensor=1, **zero):
+def strategy(stage, tensor=1, pipeline=1, **zero):
     config = {"train_batch_size": BATCH, "zero_optimization": {"stage": stage, **zero},
               "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}}
-    return {**config, "tensor_parallel": {"autotp_size": tensor}} if tensor > 1 else config
+    config |= {"tensor_parallel": {"autotp_size": tensor}} if tensor > 1 else {}
+    return config | ({"pipeline": {"stages": pipeline}} if pipeline > 1 else {})
 
 
 class Job:

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const StartRanks kStart{6, 8, 3, 4, "::1", 29500, 0, std::nullopt};
+const StartRanks kStart{6, 2, 8, 3, 4, "::1", 29500, 0, std::nullopt};
 
 // A launcher of the test's own, that says what the test wants.
 class TestLauncher {

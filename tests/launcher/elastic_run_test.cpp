@@ -96,6 +96,63 @@ TEST_CASE("without as many hosts as there must be the run ends with the code to 
   CHECK(none_alive(pids));
 }
 
+TEST_CASE("elastic_spares: ranks beyond the largest multiple of a copy's ranks wait as spares") {
+  MultiHostProcess job({"--hosts",
+                        "127.0.0.1:3,127.0.0.2:3,127.0.0.3:1",
+                        "--elastic",
+                        "1:3",
+                        "--model-parallel",
+                        "2:2",
+                        "--restarts",
+                        "1",
+                        "--wait",
+                        "6000",
+                        "--try-again",
+                        "60000",
+                        "--",
+                        rank_program(),
+                        "by-round",
+                        "sleep",
+                        ",",
+                        "env",
+                        "WORLD_SIZE",
+                        "LOCAL_SIZE",
+                        "CROSS_SIZE"});
+  const auto pids = job.wait_for_pids(4);
+  job.wait_for_words("zeroth: 3 of 7 ranks wait as spares: ranks must be a multiple of 4");
+  ::kill(parent_of(rank_of(pids, "3")), SIGKILL);
+  const auto result = job.wait();
+  CHECK(result.status == 0);
+  CHECK(contains(result.err, "zeroth: round 1 on 2 hosts with 4 ranks (1 of 1 restarts used)"));
+  CHECK_FALSE(contains(result.err, "4 ranks wait"));  // all four of the last two hosts are used
+  CHECK(count(result.out, "WORLD_SIZE=4\n") == 4);
+  CHECK(count(result.out, "LOCAL_SIZE=3\n") == 3);
+  CHECK(none_alive(pids));
+}
+
+TEST_CASE("elastic_spares: with less than one copy of the model the run is to be requeued") {
+  MultiHostProcess job(on_two_hosts({"--elastic", "1:2", "--model-parallel", "4:1", "--restarts",
+                                     "5", "--wait", "6000", "--try-again", "60000"},
+                                    {"sleep"}));
+  const auto pids = job.wait_for_pids(4);
+  ::kill(parent_of(rank_of(pids, "3")), SIGKILL);
+  const auto result = job.wait();
+  CHECK(result.status == 75);
+  CHECK(contains(result.err,
+                 "zeroth: only 2 ranks (127.0.0.1) available after 6 s, at least 4 needed (4 "
+                 "pipeline stages x 1 tensor-parallel rank)"));
+  CHECK(none_alive(pids));
+}
+
+TEST_CASE("elastic_spares: a run that no host could complete does not start") {
+  const auto result = run(on_two_hosts(
+      {"--elastic", "1:2", "--model-parallel", "4:2", "--restarts", "5", "--wait", "60000"},
+      {"sleep"}));
+  CHECK(result.status == 1);
+  CHECK(
+      contains(result.err, "zeroth: error: 4 ranks on 2 hosts, but one copy of the model needs 8"));
+}
+
 TEST_CASE("a run that always fails is not started again for ever") {
   const auto result =
       run(on_two_hosts({"--elastic", "1:2", "--restarts", "2"}, {"only", "1", "exit", "3"}));

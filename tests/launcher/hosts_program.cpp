@@ -11,6 +11,7 @@
 //     --one-machine yes               hosts say that they are; else they say that they are not
 //     --quiet yes                     see AgentPoolOptions and JobOptions
 //     --elastic MIN:MAX               in rounds, see ElasticConfig, as these:
+//     --model-parallel PIPELINE:TENSOR
 //     --restarts N, --wait MS, --try-again MS, --join-port PORT, --hosts-file FILE (as --hosts)
 #include <fmt/format.h>
 #include <unistd.h>
@@ -65,6 +66,8 @@ void parse_elastic(ElasticConfig& plan, const std::string& flag, const std::stri
   const auto time = [&] { return std::chrono::milliseconds(std::stoi(value)); };
   if (flag == "--elastic")
     plan.hosts = {std::stoi(value), std::stoi(value.substr(value.find(':') + 1))};
+  if (flag == "--model-parallel")
+    plan.model_parallel = {std::stoi(value), std::stoi(value.substr(value.find(':') + 1))};
   if (flag == "--restarts") plan.max_restarts = std::stoi(value);
   if (flag == "--wait") plan.join_timeout = time();
   if (flag == "--try-again") plan.retry_interval = time();

@@ -41,7 +41,7 @@ std::vector<Message> examples() {
           seen,
           SignalReceived{SIGTERM},
           some_job(),
-          StartRanks{4, 8, 1, 2, "10.0.0.1", 29500, 1.7e9 + 0.25, 120, {"00ff", 3, kBytes}},
+          StartRanks{4, 3, 8, 1, 2, "10.0.0.1", 29500, 1.7e9 + 0.25, 120, {"00ff", 3, kBytes}},
           Suspend{true},
           WindowUpdate{uint64_t{1} << 63},
           Drain{},
@@ -89,7 +89,7 @@ TEST_CASE("escape_from_host: every text that the other side says is printable an
       Warning{evil},
       Warning{huge},
       seen,
-      StartRanks{4, 8, 1, 2, evil, 29500, 0, 120, {evil, 3, evil}},
+      StartRanks{4, 3, 8, 1, 2, evil, 29500, 0, 120, {evil, 3, evil}},
       Shutdown{75, evil},
       Shutdown{75, huge}};
   for (Message message : messages) {

@@ -17,6 +17,37 @@ TEST_CASE("a flag's value is the last one that is given, in either form") {
   CHECK(find_argument({}, flags).empty());
 }
 
+TEST_CASE("a file of flags is read as the flags in it") {
+  const TempFolder directory;
+  const std::string file =
+      directory.write("run.json", R"({"output_dir": "out", "steps": 4, "model": null})");
+  CHECK(find_argument({"finetune", file}, {"--output", "--output_dir"}) == "out");
+  CHECK(find_argument({"finetune", file}, {"--steps"}) == "4");
+  CHECK(find_argument({"finetune", file}, {"--model"}).empty());
+  CHECK(find_argument({"finetune", file, "--steps"}, {"--steps"}).empty());
+  CHECK(find_argument({"finetune", directory.write("other.json", "[")}, {"--steps"}).empty());
+}
+
+TEST_CASE("the ranks of one copy of a model follow from finetune's flags and file") {
+  const TempFolder directory;
+  const std::string file = directory.write(
+      "ds.json", R"({"pipeline": {"stages": 4}, "tensor_parallel": {"autotp_size": 2}, "odd": 1})");
+  const auto size = [](const std::vector<std::string>& command) {
+    const ModelParallelSize found = model_parallel_size(command);
+    return std::pair(found.pipeline, found.tensor);
+  };
+  using Pair = std::pair<int64_t, int64_t>;
+  CHECK(size({"finetune", "--deepspeed", file}) == Pair(4, 2));
+  CHECK(size({"bin/finetune", "--deepspeed_config=" + file}) == Pair(4, 2));
+  CHECK(size({"finetune", "--pipeline-parallel", "2", "--tensor_parallel=3"}) == Pair(2, 3));
+  CHECK(size({"finetune", directory.write("run.json", R"({"pipeline_parallel": 2, "deepspeed":
+        {"tensor_parallel": {"autotp_size": 8}}})")}) == Pair(2, 8));
+  CHECK(size({"finetune", "--pipeline-parallel", "-2"}) == Pair(1, 1));
+  CHECK(size({"finetune", "--deepspeed", directory / "none.json"}) == Pair(1, 1));
+  CHECK(size({"finetune"}) == Pair(1, 1));
+  CHECK(size({"mine", "--deepspeed", file}) == Pair(1, 1));
+}
+
 TEST_CASE("what has no output, or none that holds a checkpoint, has saved nothing") {
   const TempFolder directory;
   CHECK(newest_checkpoint({"prog"}).empty());

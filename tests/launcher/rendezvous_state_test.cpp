@@ -32,6 +32,33 @@ TEST_CASE("with enough hosts the others have a last call") {
   CHECK(step(3, 1, 100, 30) == RendezvousAction::kStart);
 }
 
+TEST_CASE("too few ranks for one copy of the model are waited for while a host may still come") {
+  const auto step = [](int num_usable, int waited_s) {
+    return next_action(
+        {1, 3},
+        {.num_usable = num_usable, .has_ranks = false, .waited = milliseconds(1000 * waited_s)},
+        milliseconds(30'000), milliseconds(600'000));
+  };
+  CHECK(step(2, 599) == RendezvousAction::kWait);
+  CHECK(step(2, 600) == RendezvousAction::kGiveUp);
+  CHECK(step(3, 0) == RendezvousAction::kGiveUp);
+}
+
+TEST_CASE("an attempt has the largest multiple of the ranks that one copy of the model needs") {
+  using Ranks = std::vector<int>;
+  CHECK(assign_ranks({2, 3}, {}) == Ranks{2, 3});
+  CHECK(assign_ranks({2, 2}, {.pipeline = 2}) == Ranks{2, 2});
+  CHECK(assign_ranks({2, 1}, {.pipeline = 2}) == Ranks{2, 0});
+  CHECK(assign_ranks({1, 2}, {.pipeline = 2}) == Ranks{1, 1});
+  CHECK(assign_ranks({1, 1, 8}, {.pipeline = 4}) == Ranks{1, 1, 6});
+  CHECK(assign_ranks({3}, {.pipeline = 4}) == Ranks{0});
+  CHECK(assign_ranks({}, {.pipeline = 4}).empty());
+  // Tensor-parallel groups of two stay inside nodes, unless a copy would be lost.
+  CHECK(assign_ranks({3, 4}, {.tensor = 2}) == Ranks{2, 4});
+  CHECK(assign_ranks({3, 3}, {.tensor = 2}) == Ranks{3, 3});
+  CHECK(assign_ranks({3, 6}, {.pipeline = 2, .tensor = 2}) == Ranks{2, 6});
+}
+
 TEST_CASE("too few hosts are waited for, not for ever") {
   CHECK(step(1, 0, 0, 0) == RendezvousAction::kWait);
   CHECK(step(0, 3, 599, 0) == RendezvousAction::kWait);
