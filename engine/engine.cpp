@@ -131,6 +131,10 @@ StepStats Engine::train_batch(DataLoader& data) {
   return impl_->train_batch(data);
 }
 
+void Engine::trace_next_step() {
+  impl_->trace_next_step();
+}
+
 const StepDecision& Engine::decision() const {
   return impl_->decision_;
 }

@@ -66,7 +66,7 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   if (!decision_.failure.empty()) throw Error(decision_.failure);
   require_values("train_batch");
   StepStats stats;
-  profiler_.begin(steps_);
+  profiler_.begin(steps_, std::exchange(traces_next_step_, false));
   strategy_.grads->reset();  // also after a step that threw
   const OffloadTimes offload_before = offload_times();
   const double waited_before = link_.waited_seconds();
@@ -205,10 +205,10 @@ torch::Tensor Engine::Impl::run_micro_batches(StepBatches& step) try {
     // Gathers prefetch no further than the next period, which accesses every block.
     if (i % schedule_.period == 0) strategy_.params->set_access_order(block_accesses(schedule_, i));
     MicroBatchInFlight& current = micro_batch_of(op, step, in_flight);
+    const double waited_before = link_.waited_seconds();
     if (op.kind == PipeOpKind::kForward) {
       const torch::Tensor own = run_forward(op, current);
       if (own.defined()) loss += own;
-      profiler_.end_phase(StepPhase::kForward);
     } else {
       const PipeOp* const next = i + 1 < schedule_.ops.size() ? &schedule_.ops[i + 1] : nullptr;
       run_backward(op, current, [&] {
@@ -216,8 +216,9 @@ torch::Tensor Engine::Impl::run_micro_batches(StepBatches& step) try {
         BlockRunner::prefetch_input(schedule_.chunks[next->chunk],
                                     micro_batch_of(*next, step, in_flight).tape);
       });
-      profiler_.end_phase(StepPhase::kBackward);
     }
+    profiler_.end_phase(op, schedule_.chain_chunk(op.chunk),
+                        link_.waited_seconds() - waited_before);
     if (--current.ops_left == 0)
       in_flight[static_cast<size_t>(op.micro_batch) % in_flight.size()].reset();
   }

@@ -41,6 +41,7 @@ class Engine::Impl {
   friend class Engine;
 
   StepStats train_batch(DataLoader& data);
+  void trace_next_step() { traces_next_step_ = true; }
   EvalStats eval_batch(DataLoader& data, int64_t micro_batches);
   RunCounters counters() const;
   // Continues after the steps of another run, whose values are loaded.
@@ -106,7 +107,8 @@ class Engine::Impl {
   bool saves_beside_;          // for memory()
   NonFiniteSkips skips_;
   StepDecision decision_;
-  bool has_values_;              // false: until a checkpoint is loaded
+  bool has_values_;  // false: until a checkpoint is loaded
+  bool traces_next_step_ = false;
   int64_t steps_ = 0;            // completed train_batch calls
   int64_t applied_updates_ = 0;  // steps that were not skipped
 };

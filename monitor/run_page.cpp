@@ -186,6 +186,7 @@ std::string RunPage::html(Status state, double seconds) const {
                      {"steps_per_point", steps_.steps_per_point()},
                      {"steps", columns(steps_)},
                      {"evaluations", columns(evaluations_)},
+                     {"timeline", timeline_},
                      {"rounds", attempts_json(facts_)},
                      {"run_name", facts_.run_name},
                      {"monitors", facts_.monitors},

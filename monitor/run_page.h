@@ -61,6 +61,10 @@ class RunPage {
   // tensors on the GPU.
   void step(const nlohmann::ordered_json& values);
   void evaluation(int64_t step, double loss);
+  // Replaces the timeline of a step: {"step", "ranks": [{"name", "events": [[kind, micro-batch,
+  // chunk, begin, end, waited]]}], "omitted"}; times are in microseconds from the step's
+  // begin, kinds data, forward, backward, backward of inputs and of weights, reduce, update.
+  void timeline(nlohmann::json timeline) { timeline_ = std::move(timeline); }
   // Replaces the page atomically.
   void write(Status state);
 
@@ -80,6 +84,7 @@ class RunPage {
   OutputGuard guard_;
   Curves steps_;
   Curves evaluations_;
+  nlohmann::json timeline_;            // null: none
   double start_time_;                  // seconds since 1970
   double downtime_ = 0;                // part of the time since then in which the run was stopped
   std::vector<int64_t> resume_steps_;  // steps after which the run resumed

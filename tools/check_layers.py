@@ -55,7 +55,7 @@ READS_STAGE = ("zero/strategy.cpp", "engine/memory/memory_remedies.cpp")
 # What knows the stages of a pipeline, which are others.
 KNOWS_PIPELINE = (
     "engine/step/partition", "engine/step/pipe_link", "engine/step/pipeline_schedule", "engine/step/schedule",
-    "trainer/flags/flag_options", "trainer/report/summary")
+    "trainer/flags/flag_options", "trainer/report/step_trace", "trainer/report/summary")
 # What knows that ranks share layers, beside comm, which has the axis, and configs, which has the key.
 KNOWS_SHARED_LAYERS = (
     "engine/engine.cpp", "engine/start", "engine/step/save_model", "engine/step/step_batches",

@@ -136,6 +136,7 @@ bool Trainer::train() {
   while (steps_done_ < plan_.samples.total_steps) {
     const double begin_s = timer.seconds();
     auto phase = reporter_.begin_step(steps_done_ + 1);
+    if (reporter_.traces(steps_done_ + 1)) engine_.trace_next_step();
     const engine::StepStats stats = engine_.train_batch(loader);
     phase.finish();
     steps_done_ = stats.step;

@@ -33,6 +33,8 @@ struct StepSchedule {
   size_t period = 0;          // operations after which the same ones follow for later micro-batches
   int64_t max_in_flight = 1;  // micro-batches that have begun and not ended, at most
 
+  // Returns the chunk's place among the chunks of all ranks, in the chain's order.
+  int64_t chain_chunk(size_t chunk) const { return virtual_stages[chunk]; }
   // Returns whether the chunk ends with the last block of the chain.
   bool computes_loss(size_t chunk) const { return chunks[chunk].back().end == num_blocks; }
   // Returns whether the chunk's input comes from another rank.

@@ -1,8 +1,12 @@
 #include "engine/step/step_profiler.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "comm/cpu_collectives.h"
 #include "model/blocks/linear.h"
 
 namespace zeroth::engine {
@@ -12,6 +16,9 @@ namespace {
 constexpr double StepTimes::*kTimes[] = {&StepTimes::data, &StepTimes::forward,
                                          &StepTimes::backward, &StepTimes::reduce,
                                          &StepTimes::update};
+constexpr TimelineEvent::Kind kKinds[] = {
+    TimelineEvent::Kind::kData, TimelineEvent::Kind::kForward, TimelineEvent::Kind::kBackward,
+    TimelineEvent::Kind::kReduce, TimelineEvent::Kind::kUpdate};
 constexpr const char* kNames[] = {"before forward", "after forward", "after backward",
                                   "before the update", "after the update"};
 
@@ -47,7 +54,7 @@ std::vector<PhaseTimer::PhaseTime> PhaseTimer::take_finished() {
   return times;
 }
 
-void StepProfiler::begin(int64_t steps_done) {
+void StepProfiler::begin(int64_t steps_done, bool traced) {
   // Discard the phases of a step that threw.
   if (std::exchange(pending_, true)) {
     phases_ = PhaseTimer(mesh_.device());
@@ -55,14 +62,34 @@ void StepProfiler::begin(int64_t steps_done) {
     times_ = {};
     block_seconds_.clear();
   }
+  traced_ = false;
+  timeline_.clear();
+  num_placed_ = 0;
+  if (traced) {
+    wait_for_device();
+    comm::barrier(mesh_);
+    traced_ = true;
+  }
   profiled_ = config_.flops_profiler.profiled_step() == steps_done;
   comm_before_ = mesh_.times_by_group();
   memory_.clear();
   phases_.begin();
 }
 
-void StepProfiler::end_phase(StepPhase phase) {
+void StepProfiler::end_phase(const PipeOp& op, int64_t chunk, double waited) {
+  TimelineEvent event{.micro_batch = op.micro_batch, .chunk = chunk, .waited = waited};
+  if (op.kind == PipeOpKind::kForward) return end_phase(StepPhase::kForward, event);
+  if (op.kind == PipeOpKind::kBackwardInput) event.kind = TimelineEvent::Kind::kBackwardInput;
+  if (op.kind == PipeOpKind::kBackwardWeight) event.kind = TimelineEvent::Kind::kBackwardWeight;
+  end_phase(StepPhase::kBackward, event);
+}
+
+void StepProfiler::end_phase(StepPhase phase, TimelineEvent event) {
   phases_.end_phase(static_cast<size_t>(phase));
+  if (traced_) {
+    if (event.kind == TimelineEvent::Kind::kData) event.kind = kKinds[static_cast<size_t>(phase)];
+    timeline_.push_back(event);
+  }
   add_phase_times();
   if (!config_.memory_breakdown) return;
   // Keep only the last micro-batch's memory.
@@ -73,6 +100,7 @@ void StepProfiler::end_phase(StepPhase phase) {
 
 void StepProfiler::report(const model::Blocks& blocks, StepStats& stats) {
   pending_ = false;
+  if (traced_) wait_for_device();
   add_phase_times();
   stats.times = std::exchange(times_, {});
   for (const auto& [group, now] : mesh_.times_by_group()) {
@@ -81,6 +109,7 @@ void StepProfiler::report(const model::Blocks& blocks, StepStats& stats) {
     stats.comm += times;
   }
   stats.memory = std::move(memory_);
+  if (traced_) stats.timelines = gather_timelines();
   if (!profiled_) return;
   for (const auto& block : blocks) {
     stats.blocks.push_back(
@@ -99,9 +128,47 @@ void StepProfiler::report(const model::Blocks& blocks, StepStats& stats) {
   }
 }
 
+void StepProfiler::wait_for_device() {
+  const c10::Device device = mesh_.device();
+  if (device.is_cuda())
+    c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+  add_phase_times();
+}
+
+std::vector<Timeline> StepProfiler::gather_timelines() const {
+  // All ranks run this program, so that the bytes of a number are the same on each.
+  std::vector<double> own;
+  for (const TimelineEvent& event : timeline_)
+    own.insert(own.end(), {static_cast<double>(event.kind), static_cast<double>(event.micro_batch),
+                           static_cast<double>(event.chunk), event.begin, event.end, event.waited});
+  const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
+  std::vector<Timeline> timelines;
+  for (const std::string& text :
+       comm::all_gather_strings(bytes, "the ranks' timelines", mesh_.cpu_group())) {
+    std::vector<double> numbers(text.size() / sizeof(double));
+    std::memcpy(numbers.data(), text.data(), numbers.size() * sizeof(double));
+    Timeline& timeline = timelines.emplace_back();
+    for (size_t i = 0; i + 6 <= numbers.size(); i += 6)
+      timeline.push_back({.kind = static_cast<TimelineEvent::Kind>(numbers[i]),
+                          .micro_batch = static_cast<int64_t>(numbers[i + 1]),
+                          .chunk = static_cast<int64_t>(numbers[i + 2]),
+                          .begin = numbers[i + 3],
+                          .end = numbers[i + 4],
+                          .waited = numbers[i + 5]});
+  }
+  return timelines;
+}
+
 void StepProfiler::add_phase_times() {
-  for (const PhaseTimer::PhaseTime& time : phases_.take_finished())
+  for (const PhaseTimer::PhaseTime& time : phases_.take_finished()) {
     times_.*kTimes[time.part] += time.seconds;
+    if (!traced_) continue;
+    TimelineEvent& event = timeline_[num_placed_];
+    event.begin = num_placed_ == 0 ? 0 : timeline_[num_placed_ - 1].end;
+    event.end = event.begin + time.seconds;
+    event.waited = std::min(event.waited, time.seconds);
+    ++num_placed_;
+  }
   for (const PhaseTimer::PhaseTime& time : blocks_.take_finished())
     block_seconds_[time.part] += time.seconds;
 }

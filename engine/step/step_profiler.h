@@ -14,6 +14,7 @@
 #include "comm/device_mesh.h"
 #include "configs/config.h"
 #include "device/events.h"
+#include "engine/step/pipeline_schedule.h"
 #include "engine/step/step_stats.h"
 #include "model/block.h"
 
@@ -69,12 +70,15 @@ class StepProfiler {
   StepProfiler(const configs::Config& config, const comm::DeviceMesh& mesh)
       : config_(config), mesh_(mesh), phases_(mesh.device()), blocks_(mesh.device()) {}
 
-  // `steps_done` excludes this step.
-  void begin(int64_t steps_done);
-  // Ends a phase: the time since the previous phase (or begin) belongs to it.
-  void end_phase(StepPhase phase);
-  // Fills times, memory, comm and blocks of `stats`. Call it when the step's work is queued and the
-  // reductions of gradients have finished.
+  // `steps_done` excludes this step. A traced step waits until all ranks, and their devices, have
+  // come to its begin, so that its events have one time axis; all ranks trace the same steps.
+  void begin(int64_t steps_done, bool traced = false);
+  // Ends a phase: the time since the previous phase (or begin) belongs to it. `waited`: the part of
+  // it that passed before another rank's activation or gradient came.
+  void end_phase(StepPhase phase) { end_phase(phase, TimelineEvent{}); }
+  void end_phase(const PipeOp& op, int64_t chunk, double waited);
+  // Fills times, memory, comm, blocks and timelines of `stats`. Call it when the step's work is
+  // queued and the reductions of gradients have finished.
   void report(const model::Blocks& blocks, StepStats& stats);
 
   // Returns the timer of the step's blocks: a block's index is its forward, number of blocks +
@@ -82,8 +86,12 @@ class StepProfiler {
   PhaseTimer* block_timer() { return profiled_ ? &blocks_ : nullptr; }
 
  private:
+  // `event` has all but its kind, if the phase has one kind, and its times.
+  void end_phase(StepPhase phase, TimelineEvent event);
   // Adds up the phases that have ended, so that a step of many micro-batches keeps no list of them.
   void add_phase_times();
+  void wait_for_device();  // and adds up its phases
+  std::vector<Timeline> gather_timelines() const;
 
   const configs::Config& config_;
   const comm::DeviceMesh& mesh_;
@@ -92,6 +100,9 @@ class StepProfiler {
   StepTimes times_;
   std::map<size_t, double> block_seconds_;  // by part
   bool profiled_ = false;
+  bool traced_ = false;
+  Timeline timeline_;                                   // of a traced step
+  size_t num_placed_ = 0;                               // events whose times are known
   bool pending_ = false;                                // a step has begun
   std::map<std::string, comm::CommTimes> comm_before_;  // by group
   std::vector<MemoryPoint> memory_;

@@ -52,6 +52,18 @@ struct MemoryPoint {
   device::MemoryUse use;
 };
 
+// TimelineEvent is what a rank did in one interval of a step.
+struct TimelineEvent {
+  enum class Kind { kData, kForward, kBackward, kBackwardInput, kBackwardWeight, kReduce, kUpdate };
+  Kind kind = Kind::kData;
+  int64_t micro_batch = -1;  // from 0; -1: all
+  int64_t chunk = -1;        // of the blocks, counted over all ranks in the chain's order; -1: all
+  // Seconds since all ranks had begun the step. The next event begins where this one ends.
+  double begin = 0, end = 0;
+  double waited = 0;  // part of it that passed before another rank's activation or gradient came
+};
+using Timeline = std::vector<TimelineEvent>;  // of one rank
+
 struct StepStats {
   int64_t step = 0;  // 1 for the first
   double loss = 0;   // the mean that Config::loss_mean names
@@ -78,6 +90,7 @@ struct StepStats {
   OffloadTimes offload;
   std::vector<MemoryPoint> memory;  // of this rank, with memory_breakdown; otherwise empty
   std::vector<BlockTime> blocks;    // of this rank, in the step that flops_profiler selects
+  std::vector<Timeline> timelines;  // [rank], after Engine::trace_next_step(); otherwise empty
 };
 
 // StepDecision is what the ranks agree on in a step, and so the same on all of them: how the run

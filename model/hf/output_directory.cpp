@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -21,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRunPage = "train_log.html";
-constexpr const char* kPartialRunPage = "train_log.html.part";  // of a run that was killed
+// What a run writes before its model; ".part" follows in the names that a killed run leaves.
+constexpr std::array kReports = {"train_log.html", "trace.json"};
 
 bool is_mount_point(const fs::path& path) {
   struct statx facts {};
@@ -30,12 +31,13 @@ bool is_mount_point(const fs::path& path) {
          (facts.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-// Returns whether a new run may use the directory: the page of a run that was stopped is no reason
-// to refuse it.
+// Returns whether a new run may use the directory: the reports of a run that was stopped are no
+// reason to refuse it.
 bool is_reusable(const fs::path& directory) {
   return std::ranges::all_of(fs::directory_iterator(directory), [](const auto& entry) {
-    const fs::path name = entry.path().filename();
-    return name == kRunPage || name == kPartialRunPage;
+    fs::path name = entry.path().filename();
+    if (name.extension() == ".part") name.replace_extension();
+    return std::ranges::find(kReports, name) != kReports.end();
   });
 }
 

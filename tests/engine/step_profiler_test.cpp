@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "tests/support/chain.h"
@@ -165,6 +168,53 @@ TEST_CASE("updates that wait for the next use of parameters belong to the update
     }
     CHECK(forward <= stats.times.forward);
   });
+}
+
+TEST_CASE("a traced step, and no other, tells what each rank did on one time axis") {
+  const comm::MeshShape shape = comm::MeshShape().with(comm::MeshDim::kPp, 2);
+  testing::run_ranks(
+      2,
+      [](std::shared_ptr<comm::DeviceMesh> mesh) {
+        using Kind = TimelineEvent::Kind;
+        configs::Config config = chain_config(4, 1);
+        config.pipeline.stages = 2;
+        const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+        testing::ChainLoader loader({.accumulation = 4});
+        CHECK(engine->train_batch(loader).timelines.empty());
+        engine->trace_next_step();
+        const StepStats stats = engine->train_batch(loader);
+        REQUIRE(stats.timelines.size() == 2);
+        for (int64_t rank = 0; rank < 2; ++rank) {
+          const Timeline& timeline = stats.timelines[static_cast<size_t>(rank)];
+          std::map<Kind, std::vector<int64_t>> micro_batches;
+          double last_end = 0;
+          for (const TimelineEvent& event : timeline) {
+            CHECK(event.begin == last_end);
+            CHECK(event.end >= event.begin);
+            CHECK(event.waited >= 0);
+            CHECK(event.waited <= event.end - event.begin);
+            last_end = event.end;
+            if (event.micro_batch < 0) continue;
+            CHECK(event.chunk == rank);
+            micro_batches[event.kind].push_back(event.micro_batch);
+          }
+          const std::vector<int64_t> all = {0, 1, 2, 3};
+          CHECK(micro_batches[Kind::kForward] == all);
+          CHECK(micro_batches[Kind::kBackward] == all);
+          REQUIRE(timeline.size() > 2);
+          CHECK(timeline[timeline.size() - 2].kind == Kind::kReduce);
+          CHECK(timeline.back().kind == Kind::kUpdate);
+        }
+        // The second rank's first forward begins once the first one's has ended.
+        const auto first = [&](size_t rank) {
+          return *std::find_if(stats.timelines[rank].begin(), stats.timelines[rank].end(),
+                               [](const TimelineEvent& event) { return event.micro_batch == 0; });
+        };
+        CHECK(first(1).waited > 0);
+        CHECK(first(1).end > first(0).begin);
+        CHECK(engine->train_batch(loader).timelines.empty());
+      },
+      {.grid = shape});
 }
 
 TEST_CASE("what crosses the ranks is counted step by step") {

@@ -35,6 +35,7 @@ TEST_CASE("a folder that is not empty is refused by name, unless it may be overw
   fs::create_directory(target);
   CHECK_NOTHROW(OutputDirectory::check(target, false));
   write_text(target / "train_log.html", "of a run that was stopped");
+  write_text(target / "trace.json.part", "of a run that was killed");
   CHECK_NOTHROW(OutputDirectory::check(target, false));
   write_text(target / "a", "");
   CHECK(message_of<Error>([&] {

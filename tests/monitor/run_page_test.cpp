@@ -103,6 +103,29 @@ TEST_CASE("the page holds the numbers, and text that cannot leave its place") {
   CHECK(text.find("<b>llama") == std::string::npos);
 }
 
+TEST_CASE("the page draws the operations of each rank in one step") {
+  const TempFolder directory;
+  RunPage page(directory.path() / "train_log.html", facts(), kNoWarning);
+  train(page, 3);
+  CHECK(data_of(page.html(RunPage::Status::kRunning, 99))["timeline"].is_null());
+  page.timeline({{"step", 2},
+                 {"ranks",
+                  {{{"name", "rank 0, stage 0"},
+                    {"events", {{1, 0, 0, 0, 900, 0}, {2, 0, 0, 900, 2000, 400}}}},
+                   {{"name", "rank 1, stage 1"}, {"events", {{1, 0, 1, 0, 1300, 800}}}}}},
+                 {"omitted", 6}});
+  CHECK(data_of(page.html(RunPage::Status::kRunning, 99))["timeline"]["step"] == 2);
+  page.write(RunPage::Status::kFinished);
+  const std::string dom = rendered(directory.path() / "train_log.html");
+  if (dom.empty()) return;
+  for (const char* const text :
+       {"Step 2 on each rank", "rank 1, stage 1", "6 more ranks are not shown",
+        "forward of micro-batch 0, chunk 1: 1.3 ms, of which 800 us waiting"})
+    CHECK_MESSAGE(dom.find(text) != std::string::npos, text);
+  const std::regex event("<rect class=\"event\"");
+  CHECK(std::distance(std::sregex_iterator(dom.begin(), dom.end(), event), {}) == 3);
+}
+
 TEST_CASE("the page shows control bytes of names and texts") {
   const TempFolder directory;
   PageFacts evil = facts();

@@ -22,4 +22,14 @@ TEST_CASE("whole numbers are read in base 10, to the last character and never cl
   CHECK(has(usage_error("--lr fast --steps x"), "--steps x: must be a whole number"));
 }
 
+TEST_CASE("steps to trace are one, or the first and the last") {
+  CHECK(parse("--output o --trace-steps 3").trace_steps == StepRange{3, 3});
+  CHECK(parse("--output o --trace-steps 3:102").trace_steps == StepRange{3, 102});
+  CHECK(has(usage_error("--output o --trace-steps 0"), "--trace-steps 0: must be a step from 1"));
+  CHECK(has(usage_error("--output o --trace-steps 5:4"), "--trace-steps 5:4: must be a step"));
+  CHECK(has(usage_error("--output o --trace-steps 3:"), "3:: must be a whole number"));
+  CHECK(has(usage_error("--output o --trace-steps 3:103"), "must be at most 100 steps"));
+  CHECK(has(usage_error("--trace-steps 3"), "--trace-steps needs --output"));
+}
+
 }  // namespace zeroth::trainer::flag_options_test

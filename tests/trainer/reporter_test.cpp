@@ -67,6 +67,34 @@ TEST_CASE("the page of a run holds its steps, evaluations, configuration and env
   CHECK(has(find("summary", "ranks")[1].get<std::string>(), "2 on cpu"));
 }
 
+TEST_CASE("a run with a pipeline shows a step on its page, and --trace-steps as a Chrome trace") {
+  const Workbench bench;
+  bench.write("ds.json", R"({"pipeline": {"stages": 2}})");
+  const auto result = bench.zeroth(2, std::string(kTrain) + "--output out --trace-steps 4:5");
+  REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+  const auto timeline = page_of(bench, "out/train_log.html")["timeline"];
+  CHECK(timeline["step"] == 5);
+  REQUIRE(timeline["ranks"].size() == 2);
+  CHECK(timeline["ranks"][1]["name"] == "rank 1, stage 1");
+  // A fetch, a forward and a backward of each of 4 micro-batches, the reductions and the update.
+  for (const auto& rank : timeline["ranks"]) CHECK(rank["events"].size() == 4 * 3 + 2);
+  const auto trace = nlohmann::json::parse(bench.read("out/trace.json"))["traceEvents"];
+  const auto count = [&](const char* category, int step) {
+    return std::count_if(trace.begin(), trace.end(), [&](const nlohmann::json& event) {
+      return event.value("cat", "") == category && event["args"]["step"] == step;
+    });
+  };
+  for (const int step : {4, 5}) {
+    CHECK(count("forward", step) == 8);
+    CHECK(count("backward", step) == 8);
+    CHECK(count("update", step) == 2);
+  }
+  CHECK(count("update", 3) == 0);
+  CHECK(std::count_if(trace.begin(), trace.end(), [](const nlohmann::json& event) {
+          return event.value("cat", "") == "wait";
+        }) > 0);
+}
+
 TEST_CASE("a run that is killed leaves its page") {
   const Workbench bench;
   const auto result = bench.shell(

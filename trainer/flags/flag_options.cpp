@@ -27,6 +27,20 @@ std::string parse_integer(const std::string& text, int64_t max, std::optional<in
   return "";
 }
 
+// Parses "3" or "3:5"; returns why it cannot, or "".
+std::string parse_steps(const std::string& text, std::optional<StepRange>& steps) {
+  const size_t colon = text.find(':');
+  std::optional<int64_t> first, last;
+  std::string error = parse_integer(text.substr(0, colon), kMaxSteps, first);
+  if (error.empty()) error = parse_integer(text.substr(colon + 1), kMaxSteps, last);
+  if (!error.empty()) return error;
+  if (*first < 1 || *last < *first) return "must be a step from 1, or the first and the last one";
+  if (*last - *first >= kMaxTracedSteps)
+    return fmt::format("must be at most {} steps", kMaxTracedSteps);
+  steps = {*first, *last};
+  return "";
+}
+
 constexpr int kMaxDataPaths = 1000;
 constexpr int kMaxModules = 10'000;
 
@@ -272,6 +286,12 @@ class FlagOptions {
         "when the loss is logged in trainer_state.json: no, steps or epoch");
     add("--logging_steps", intervals_.logging_steps,
         "log every X steps, or below 1 every such fraction of all steps (default 500)");
+    add_number("--trace-steps", "N[:M]",
+               "write what every rank does in step N, or N to M, to trace.json in --output, for "
+               "Perfetto and chrome://tracing",
+               [&steps = flags_.trace_steps](const std::string& text) {
+                 return parse_steps(text, steps);
+               });
     add("--logging_first_step", intervals_.logging_first_step, "BOOL", "also log the first step");
   }
 

@@ -245,6 +245,7 @@ void check_files(const Flags& flags, Errors& errors) {
     if (given && flags.output.empty()) errors.push_back(fmt::format("{} needs --output", name));
   };
   needs_output("--overwrite", flags.overwrite);
+  needs_output("--trace-steps", flags.trace_steps.has_value());
   needs_output("--save-dtype", flags.save_dtype.has_value());
 }
 
@@ -258,6 +259,7 @@ void check_evaluation(const RawFlags& raw, Errors& errors) {
   excludes("--steps", flags.steps.has_value());
   excludes("--epochs", flags.epochs.has_value());
   excludes("--eval-every", raw.intervals.eval_every.has_value());
+  excludes("--trace-steps", flags.trace_steps.has_value());
   excludes("--save-every", raw.intervals.save_every.has_value());
   if (flags.max_eval_samples && !flags.eval_only && !flags.has_eval_data()) {
     errors.push_back("--max-eval-samples needs --eval-data or --eval-only");

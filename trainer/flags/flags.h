@@ -21,6 +21,15 @@ inline constexpr int64_t kMaxRows = 100'000'000;             // rows, or positio
 
 inline constexpr int64_t kMaxSeconds = 1'000'000'000;  // of a timeout
 
+inline constexpr int64_t kMaxTracedSteps = 100;  // each has an event per operation and rank
+
+// Steps of a run, from 1, both included.
+struct StepRange {
+  int64_t first = 0, last = 0;
+  bool contains(int64_t step) const { return first <= step && step <= last; }
+  bool operator==(const StepRange&) const = default;
+};
+
 // Flags about resuming a run.
 struct ResumeFlags {
   enum class From {
@@ -102,8 +111,9 @@ struct Flags {
   Intervals intervals;  // what happens during the run, and when
   StateFlags state;
   ResumeFlags resume;
-  ReportTo report_to;    // monitors in addition to those of the configuration
-  bool use_cpu = false;  // --use_cpu: overrides DS_ACCELERATOR
+  std::optional<StepRange> trace_steps;  // --trace-steps
+  ReportTo report_to;                    // monitors in addition to those of the configuration
+  bool use_cpu = false;                  // --use_cpu: overrides DS_ACCELERATOR
 
   std::string adapter;         // --adapter: directory of the adapter to continue
   configs::FlagValues values;  // values that a ds_config.json can also set

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files/directory.h"
+#include "base/files/replace_file.h"
 #include "base/machine/process_limits.h"
 #include "base/machine/standard_streams.h"
 #include "comm/comm_log.h"
@@ -53,6 +54,7 @@ Reporter::Reporter(const RunPlan& plan, const engine::RunMemory& memory, const c
                  .config = plan.config},
                 [this](std::string_view text) { print(text); }),
       mfu_meter_(plan.spec, plan.global_batch(), plan.adapter.has_value()),
+      trace_(plan.flags.trace_steps, plan.config.pipeline.stages, !plan.flags.output.empty()),
       run_name_(plan.monitors.run_name),
       record_(plan),
       attempts_(plan, writes_, run_name_) {
@@ -262,6 +264,7 @@ void Reporter::step(const engine::StepStats& stats, double data_wait_s) {
   attempts_.step(stats.step);
   const nlohmann::json logged = record_.step(row);
   progress_.step(row);
+  trace(stats, end - step_s);
   if (first) log_notes();
   if (comm::CommLog* log = engine_->mesh().comm_log()) {
     for (const std::string& line : log->take_lines()) progress_.line(line);
@@ -300,6 +303,30 @@ void Reporter::profile(const engine::StepStats& stats) {
   }
 }
 
+// Turns an Error into a warning: a full disk does not end a run whose model is saved.
+template <typename Action>
+void Reporter::warn_on_error(Action action) {
+  if (!writes_ || plan_.flags.output.empty()) return;
+  try {
+    action();
+  } catch (const OutputTakenOver&) {
+    throw;
+  } catch (const Error& error) {
+    progress_.warning(error.what());
+  }
+}
+
+void Reporter::trace(const engine::StepStats& stats, double begin_s) {
+  const bool is_asked = trace_.add(stats, begin_s);
+  if (stats.timelines.empty()) return;
+  if (page_) page_->timeline(page_timeline(stats, plan_.config.pipeline.stages));
+  if (!is_asked) return;
+  warn_on_error([&] {
+    replace_file(std::filesystem::path(plan_.flags.output) / "trace.json", trace_.chrome_trace(),
+                 guard_);
+  });
+}
+
 void Reporter::log_evaluation(int64_t step, const engine::EvalStats& stats) {
   require_ownership();
   const double end = now();
@@ -335,19 +362,6 @@ void Reporter::log_saved(std::string_view text) {
   progress_.line(text);
   update_page();
   reset_step_timer();
-}
-
-// Turns an Error into a warning: a full disk does not end a run whose model is saved.
-template <typename Action>
-void Reporter::warn_on_error(Action action) {
-  if (!writes_ || plan_.flags.output.empty()) return;
-  try {
-    action();
-  } catch (const OutputTakenOver&) {
-    throw;
-  } catch (const Error& error) {
-    progress_.warning(error.what());
-  }
 }
 
 bool Reporter::has_evaluation(int64_t step) const {

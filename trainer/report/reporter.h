@@ -21,6 +21,7 @@
 #include "trainer/report/phase_progress.h"
 #include "trainer/report/progress.h"
 #include "trainer/report/run_record.h"
+#include "trainer/report/step_trace.h"
 #include "trainer/report/summary.h"
 
 namespace zeroth::trainer {
@@ -62,6 +63,8 @@ class Reporter {
   std::string history() const;
   // Restarts the step timer: the time since the last step belongs to no step.
   void reset_step_timer() { last_end_s_ = now(); }
+  // Returns whether the step is to be traced (Engine::trace_next_step).
+  bool traces(int64_t step) const { return trace_.is_due(step); }
   // Reports a step. Collective. An output that can no longer be written (--metrics, the page,
   // monitors) is disabled with one warning. `data_wait_s`: of the step, for the loader.
   void step(const engine::StepStats& stats, double data_wait_s = 0);
@@ -100,6 +103,7 @@ class Reporter {
   // Reports the engine's notes that are not reported yet. The engine creates files on first use.
   void log_notes();
   void profile(const engine::StepStats& stats);
+  void trace(const engine::StepStats& stats, double begin_s);
   // Returns false if the directory of that name in OUTPUT/runs is gone.
   bool resume_in(const std::string& run_name);
   void show_monitors();  // reports where they write now
@@ -124,6 +128,7 @@ class Reporter {
   PhaseProgress phases_{progress_, [this] { return clock_.seconds(); }};
   monitor::Monitors monitors_;
   MfuMeter mfu_meter_;
+  StepTrace trace_;
   std::string run_name_;  // directory name in OUTPUT/runs; empty: none
   RunRecord record_;
   AttemptLog attempts_;
