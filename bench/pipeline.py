@@ -3,8 +3,10 @@
 
 Usage: pipeline.py ZEROTH FOLDER [--steps N]
 
-ZEROTH is the launcher (build/bin/zeroth), FOLDER takes the model and the tokens. Prints for each run the median time of a step,
-the tokens per second, and the bubble that the summary predicted and that the ranks measured. Needs Linux and no Python packages.
+ZEROTH is the launcher (build/bin/zeroth, with pipeline_check beside it), FOLDER takes the model, the tokens and the output.
+Prints for each run the median time of a step and the tokens per second; the time from the first pass of a step to the end of its
+last and the bubble, each as measured and as simulated from the measured time of each kind of pass; the bubble that the summary
+predicted; and of how many micro-batches each rank kept inputs. Needs Linux and no Python packages.
 """
 import argparse
 import json
@@ -32,13 +34,22 @@ def run(zeroth, folder, steps, pipeline):
     metrics.unlink(missing_ok=True)
     output = subprocess.run(
         [zeroth, "--num_gpus", "2", "finetune", "--model", folder, "--data", folder / "tokens.bin", "--seq-len", str(SEQ),
-         "--deepspeed", folder / "ds_config.json", "--steps", str(steps), "--metrics", metrics],
+         "--deepspeed", folder / "ds_config.json", "--steps", str(steps), "--metrics", metrics, "--output", folder / "out",
+         "--overwrite", "--trace-steps", f"4:{steps}"],
         env={**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True).stdout
     rows = [json.loads(line) for line in metrics.read_text().splitlines()][2:]
     step_s = statistics.median(row["step_s"] for row in rows)
-    idle = [sum(row["pipe_idle_s"]) / (2 * row["step_s"]) for row in rows]
-    predicted = re.search(r"predicted bubble (\d+) %", output)
-    return step_s, statistics.median(idle), int(predicted[1]) / 100 if predicted else 0, rows[-1]["loss"]
+    cells = [f"{step_s:.3f}", f"{SEQ * SAMPLES / step_s:.0f}"]
+    if pipeline:
+        check = json.loads(subprocess.run(
+            [zeroth.parent / "pipeline_check", folder / "out/trace.json", pipeline["pipeline"]["schedule"]],
+            check=True, capture_output=True, text=True).stdout)
+        measured, simulated, inputs = check["measured"], check["simulated"], check["inputs"]
+        cells += [f"{measured['seconds']:.3f} / {simulated['seconds']:.3f}",
+                  f"{measured['bubble']:.1%} / {simulated['bubble']:.1%}",
+                  re.search(r"predicted bubble (\d+ %)", output)[1],
+                  f"{inputs['measured']} / {inputs['simulated']}"]
+    return cells + [""] * (6 - len(cells)) + [f"{rows[-1]['loss']:.6f}"]
 
 
 def main():
@@ -54,10 +65,10 @@ def main():
     with open(folder / "tokens.bin", "wb") as file:
         array("H", (numbers.randrange(8192) for _ in range(1 << 18))).tofile(file)
     rows = [("ZeRO-2", {})] + [(name, {"pipeline": {"stages": 2, "schedule": name}}) for name in SCHEDULES]
-    print("| run | step s | tok/s | bubble, measured | predicted | last loss |\n|---|---|---|---|---|---|")
+    print("| run | step s | tok/s | passes s, measured / simulated | bubble, measured / simulated | predicted | "
+          "inputs kept, measured / simulated | last loss |\n" + 8 * "|---" + "|")
     for name, pipeline in rows:
-        step_s, idle, predicted, loss = run(options.zeroth.resolve(), folder, options.steps, pipeline)
-        print(f"| {name} | {step_s:.3f} | {SEQ * SAMPLES / step_s:.0f} | {idle:.1%} | {predicted:.0%} | {loss:.6f} |", flush=True)
+        print("| " + " | ".join([name, *run(options.zeroth.resolve(), folder, options.steps, pipeline)]) + " |", flush=True)
 
 
 if __name__ == "__main__":

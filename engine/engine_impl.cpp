@@ -69,7 +69,7 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   profiler_.begin(steps_, std::exchange(traces_next_step_, false));
   strategy_.grads->reset();  // also after a step that threw
   const OffloadTimes offload_before = offload_times();
-  const double waited_before = link_.waited_seconds();
+  const double waited_before = pipe_waited_seconds();
   StepBatches step(data, config_.batch.accumulation_steps, mesh_->device());
   runner_.inspect_outputs(skips_.in_a_row());
   runner_.set_block_timer(profiler_.block_timer());
@@ -82,7 +82,7 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
                                     .writing = checkpointer_.writes(),
                                     .unused = unused},
                           .counts = reports_batch(*mesh_) ? step.counts() : TokenCounts(),
-                          .pipe_idle = own_idle(link_.waited_seconds() - waited_before)};
+                          .pipe_idle = own_idle(pipe_waited_seconds() - waited_before)};
   const torch::Tensor totals = pack_totals(loss, squares, own);
   mesh_->world().all_reduce(totals, comm::ReduceOp::kSum, "loss and norm of the step").wait();
   profiler_.end_phase(StepPhase::kReduce);
@@ -107,6 +107,11 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   profiler_.report(blocks_, stats);
   report_offload(offload_before, stats);
   return stats;
+}
+
+// Includes the wait of a rank whose passes end first, for the norms.
+double Engine::Impl::pipe_waited_seconds() const {
+  return link_.waited_seconds() + mesh_->group({comm::MeshDim::kPp}).times().waiting_s;
 }
 
 std::vector<double> Engine::Impl::own_idle(double seconds) const {

@@ -81,6 +81,7 @@ class Engine::Impl {
   // Skips the step, or clips and updates; fills the related stats. `grad_factor` is from the sum
   // over the ranks to the gradient.
   void finish_step(StepStats& stats, double grad_factor);
+  double pipe_waited_seconds() const;  // that this rank has waited for others of its pipeline
   // Returns this rank's part of StepStats::pipe_idle, of which the ranks' sum is the mean.
   std::vector<double> own_idle(double seconds) const;
   // Returns the times since the engine was made.

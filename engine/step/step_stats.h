@@ -85,7 +85,7 @@ struct StepStats {
   comm::CommTimes comm;                                  // of this rank in this step
   std::map<std::string, comm::CommTimes> comm_by_group;  // by DeviceMesh::times_by_group()
   // [coordinate in mesh dim pp]: seconds in which these ranks, on average, waited for activations
-  // and gradients of others; empty without a pipeline.
+  // and gradients of others, and for the others' last passes; empty without a pipeline.
   std::vector<double> pipe_idle;
   OffloadTimes offload;
   std::vector<MemoryPoint> memory;  // of this rank, with memory_breakdown; otherwise empty
