@@ -241,7 +241,7 @@ std::vector<std::string> Engine::notes() const {
 }
 
 std::string Engine::current_operation() const {
-  return impl_->runner_.current_operation();
+  return impl_->current_operation();
 }
 
 std::string Engine::strategy() const {

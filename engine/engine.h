@@ -158,8 +158,8 @@ class Engine {
   DecayCounts decay_counts() const;
   // Returns notes for the user on this rank's offload devices, one line each.
   std::vector<std::string> notes() const;
-  // Returns this rank's operation, or the one during which it threw: "backward of block layers.3";
-  // empty between calls.
+  // Returns this rank's operation, or the one during which it threw: "backward of block layers.3",
+  // in a pipeline "backward of block layers.3 (stage 1)"; empty between calls.
   std::string current_operation() const;
   // Returns one line for the start-up summary: "ZeRO stage 2: parameters replicated, gradients and
   // optimizer state sharded".

@@ -1,5 +1,7 @@
 #include "engine/engine_impl.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -107,6 +109,12 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   profiler_.report(blocks_, stats);
   report_offload(offload_before, stats);
   return stats;
+}
+
+std::string Engine::Impl::current_operation() const {
+  const std::string operation = runner_.current_operation();
+  if (operation.empty() || partition_.ranks == 1) return operation;
+  return fmt::format("{} (stage {})", operation, plan_.pp_rank);
 }
 
 // Includes the wait of a rank whose passes end first, for the norms.

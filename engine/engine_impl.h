@@ -41,6 +41,7 @@ class Engine::Impl {
   friend class Engine;
 
   StepStats train_batch(DataLoader& data);
+  std::string current_operation() const;
   void trace_next_step() { traces_next_step_ = true; }
   EvalStats eval_batch(DataLoader& data, int64_t micro_batches);
   RunCounters counters() const;

@@ -245,9 +245,9 @@ std::string suggest_adapters(const RunMemory& run, std::string_view kind,
   if (!run.with_adapters || !run.options.trains) return "";
   std::vector<std::string> lines;
   for (const auto& [flags, memory] : run.with_adapters(run.options))
-    lines.push_back(fmt::format("\n  {}: {} of {}", flags, format_bytes(bytes(memory)), kind));
+    lines.push_back(fmt::format("\n    {}: {} of {}", flags, format_bytes(bytes(memory)), kind));
   if (lines.empty()) return "";
-  return fmt::format("\nadapters over a frozen model would need{}:{}",
+  return fmt::format("\n  adapters over a frozen model would need{}:{}",
                      has_activations(run.memory) ? "" : ", without activations",
                      fmt::join(lines, ""));
 }

@@ -82,4 +82,27 @@ TEST_CASE("a block that throws is named with its direction, and none is after a 
   });
 }
 
+TEST_CASE("a block that throws in a pipeline is named with its stage") {
+  const comm::MeshShape grid = comm::MeshShape().with(comm::MeshDim::kPp, 2);
+  CHECK_THROWS(testing::run_ranks(
+      2,
+      [](std::shared_ptr<comm::DeviceMesh> mesh) {
+        configs::Config config = chain_config(6, 1, 1);
+        config.pipeline.stages = 2;
+        config.pipeline.partition = "uniform";
+        model::Blocks blocks = testing::make_chain();
+        blocks.insert(blocks.end() - 1, std::make_shared<Hungry>(false));
+        const auto engine = testing::make_engine(blocks, config, mesh);
+        testing::ChainLoader loader({.global_batch = 6});
+        if (mesh->rank() == 0) {
+          engine->train_batch(loader);
+        } else {
+          CHECK_THROWS_AS(engine->train_batch(loader), std::bad_alloc);
+          CHECK(engine->current_operation() == "forward of block hungry (stage 1)");
+          throw std::bad_alloc();
+        }
+      },
+      {.grid = grid}));
+}
+
 }  // namespace zeroth::engine::current_operation_test

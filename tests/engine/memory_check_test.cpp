@@ -58,11 +58,11 @@ TEST_CASE("beside a GPU its memory, pinned and other host memory are told apart"
     qlora.parameters.device = 2 * kMib;
     return std::vector<AdapterMemory>{{"--use_peft", lora}, {"--load_in_4bit", qlora}};
   };
-  CHECK(
-      gpu_warning(run, 9 * kMib)
-          ->ends_with(
-              "9.00 MiB are free\nadapters over a frozen model would need, without activations:\n  "
-              "--use_peft: 8.00 MiB of GPU memory\n  --load_in_4bit: 2.00 MiB of GPU memory"));
+  CHECK(gpu_warning(run, 9 * kMib)
+            ->ends_with(
+                "9.00 MiB are free\n  adapters over a frozen model would need, without "
+                "activations:\n    "
+                "--use_peft: 8.00 MiB of GPU memory\n    --load_in_4bit: 2.00 MiB of GPU memory"));
   run.options.trains = false;
   CHECK(gpu_warning(run, 9 * kMib)->ends_with("9.00 MiB are free"));
 }

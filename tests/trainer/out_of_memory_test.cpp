@@ -86,6 +86,24 @@ TEST_CASE("a rank that reaches its limit says where, how much, and what needs le
   CHECK(has(result.err, "\n  --bf16: "));
 }
 
+TEST_CASE("a stage of a pipeline that reaches its limit is named with its block") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  MESSAGE("a sanitizer reserves more addresses than the limit of this test: not tested");
+  return;
+#endif
+  const Workbench bench;
+  bench.write("limited", "[ $RANK = 1 ] && ulimit -v 1500000; exec \"$FINETUNE\" \"$@\"");
+  const auto result = bench.shell(
+      "DS_ACCELERATOR=cpu OMP_NUM_THREADS=1 \"${FINETUNE%/*}/zeroth\" --num_gpus 2 sh limited "
+      "--model model --data train.bin --seq-len 16 --steps 1 "
+      "--micro-batch 30000 --accumulation 2 --pipeline-parallel 2");
+  CHECK(result.code == 1);
+  CHECK_MESSAGE(has(result.err, "finetune: rank 1: error: out of host memory in "), result.err);
+  CHECK_MESSAGE(has(result.err, "ward of block "), result.err);
+  CHECK_MESSAGE(has(result.err, " (stage 1): "), result.err);
+  CHECK(has(result.err, "zeroth: rank 1 ended with exit code 1"));
+}
+
 TEST_CASE("the message names place, bytes and remedies") {
   CHECK(out_of_memory_message({.on_gpu = true, .requested = 1048576, .free = 1024},
                               "backward of block layers.3", {"a", "b"}) ==
