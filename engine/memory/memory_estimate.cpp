@@ -67,6 +67,30 @@ StateBytes state_bytes(const zero::UnitPlan& plan, const configs::Config& config
   return bytes;
 }
 
+// Adds what the rank of the plan gathers in a step.
+void add_gathers(zero::UnitPlan plan, const configs::Config& config, const EstimateOptions& options,
+                 const PipelinePartition& partition, MemoryEstimate& estimate) {
+  const bool separate_device = options.device != torch::kCPU;
+  const zero::OffloadPlan offload_plan = zero::assign_placement(plan, config, separate_device);
+  const int64_t bytes = zero::element_bytes(offload_plan.working);
+  for (const zero::Unit& unit : plan.units) {
+    if (unit.is_held && unit.is_gathered_before_use())
+      estimate.gathered_parameters += bytes * unit.layout.numel();
+  }
+  const auto gathered = [&](int64_t micro_batches) {
+    const StepSchedule schedule =
+        plan_step(partition, config, micro_batches, zero::first_trained_block(plan), plan.pp_rank);
+    return bytes * zero::gathered_elements(plan, zero::gather_limits(plan, config, separate_device),
+                                           block_accesses(schedule));
+  };
+  const int64_t accumulation = config.batch.accumulation_steps;
+  // Without a period of its own, later micro-batches access blocks as the second one does.
+  const int64_t simulated = partition.ranks > 1 ? accumulation : std::min<int64_t>(accumulation, 2);
+  int64_t all = gathered(simulated);
+  if (simulated < accumulation) all += (accumulation - simulated) * (all - gathered(simulated - 1));
+  estimate.gathered_per_step += all;
+}
+
 }  // namespace
 
 zero::UnitPlan plan_of(const model::Blocks& blocks, const configs::Config& config,
@@ -143,7 +167,7 @@ MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Confi
                                const EstimateOptions& options) {
   const zero::UnitPlan plan = plan_of(blocks, config, options);
   zero::check_sizes(plan, config, options.device);
-  return {
+  MemoryEstimate estimate = {
       .num_parameters = count_parameters(plan),
       .num_saved = count_saved(plan),
       .state_bytes = state_bytes(plan, config, options.device).whole,
@@ -151,6 +175,14 @@ MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Confi
       .param_buffer_elements = offload_plan_of(plan, config, options.device).param_buffer_elements,
       .grad_buffer_dtype = zero::grad_buffer_dtype(plan, config, options.device),
       .strategy = zero::describe(plan, config)};
+  const PipelinePartition partition =
+      partition_blocks(blocks, config.pipeline, options.block_times);
+  EstimateOptions of_rank = options;
+  for (int64_t rank = 0; options.trains && rank < partition.ranks; ++rank) {
+    of_rank.pp_rank = static_cast<int>(rank);
+    add_gathers(plan_of(blocks, config, of_rank), config, options, partition, estimate);
+  }
+  return estimate;
 }
 
 }  // namespace zeroth::engine

@@ -43,6 +43,32 @@ TEST_CASE("an outline says of blocks what an engine of them says, and leaves the
   });
 }
 
+TEST_CASE("what a step gathers of parameters is told before the run") {
+  const model::Blocks blocks = testing::make_chain();  // five
+  configs::Config config;
+  config.zero.param_persistence_threshold_elements = 0;
+  config.zero.prefetch_bucket_elements = 0;
+  const auto known = [&] {
+    return estimate_memory(blocks, config, {.shape = comm::MeshShape::data_parallel(2)});
+  };
+  config.zero.stage = 2;
+  CHECK(known().gathered_parameters == 0);
+  CHECK(known().gathered_per_step == 0);
+  config.zero.stage = 3;
+  const int64_t all = known().gathered_parameters;
+  CHECK(all >= 4 * known().num_parameters);  // with padding
+  // Each block once per pass, but for the last one, whose backward follows at once.
+  const int64_t last = 2 * all - known().gathered_per_step;
+  CHECK(last > 0);
+  config.batch.accumulation_steps = 4;
+  CHECK(known().gathered_per_step < 8 * all);
+  CHECK(known().gathered_per_step > 8 * (all - 2 * last));
+  config.pipeline.schedule = configs::PipelineConfig::Schedule::kBreadthFirst;
+  CHECK(known().gathered_per_step == 2 * all - last);
+  config.zero.prefetch_bucket_elements = 1'000'000;  // all stay
+  CHECK(known().gathered_per_step == all);
+}
+
 TEST_CASE("kept inputs are those of the blocks that run again, but for the first and the last") {
   const model::Blocks blocks = testing::make_chain();  // five
   configs::Config config;

@@ -37,6 +37,17 @@ GatherPrefetcher::GatherState nothing(size_t units) {
 
 }  // namespace
 
+TEST_CASE("what a step gathers counts each block again that was released in between") {
+  UnitPlan plan = one_each(3);
+  const Units step = {0, 1, 2, 1, 0, 0, 1, 2, 1, 0};  // two micro-batches
+  CHECK(gathered_elements(plan, {}, step) == 128 * 9);
+  CHECK(gathered_elements(plan, {.prefetch_elements = 10000, .max_live_elements = 256}, step) ==
+        128 * 6);
+  CHECK(gathered_elements(plan, {.prefetch_elements = 10000}, step) == 128 * 3);
+  plan.units[1].gather_policy = GatherPolicy::kAfterUpdate;
+  CHECK(gathered_elements(plan, {}, step) == 128 * 5);
+}
+
 TEST_CASE("so many elements are gathered ahead as the limits allow, at least one block") {
   const UnitPlan plan = one_each(5);
   struct Case {

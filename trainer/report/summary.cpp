@@ -212,6 +212,14 @@ std::string precision_line(const configs::Config& config, bool trains) {
   return text;
 }
 
+std::string gathers_text(const engine::MemoryEstimate& estimate) {
+  if (estimate.gathered_per_step == 0) return "";
+  return fmt::format("; a step gathers {} of them, each {:.3g} times",
+                     format_bytes(estimate.gathered_per_step),
+                     static_cast<double>(estimate.gathered_per_step) /
+                         static_cast<double>(estimate.gathered_parameters));
+}
+
 std::string optimizer_line(const configs::Config& config, const engine::DecayCounts& decay,
                            std::string_view clipping) {
   std::string text = fmt::format("{}, weight decay {:g} on {} parameters", optimizer_text(config),
@@ -283,7 +291,7 @@ SummaryLines summary(const RunPlan& plan, const engine::RunMemory& memory,
   if (plan.config.sharing_ranks() > 1) add("mesh", mesh_line(shape));
   add("batch", batch_line(plan.train_partition(0), samples, mesh.world_size()));
   add("precision", precision_line(plan.config, plan.trains()));
-  add("strategy", plan.estimate.strategy);
+  add("strategy", plan.estimate.strategy + gathers_text(plan.estimate));
   if (const std::string text = describe_pipeline(plan, memory); !text.empty())
     add("pipeline", text);
   for (const std::string& line : engine::memory_lines(memory)) add("memory", line);
