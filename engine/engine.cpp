@@ -94,6 +94,7 @@ class SafetensorsSink final : public ModelSink {
 
   void begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) override {
     ZEROTH_CHECK(!parameters.empty(), "a model without parameters is saved to {}", dir_.string());
+    num_parameters_ = std::ssize(parameters);
     model::OutputDirectory::cleanup_leftovers(dir_);
     model::OutputDirectory::check(dir_, /*overwrite=*/false);
     directory_.emplace(dir_, /*overwrite=*/false);
@@ -106,7 +107,9 @@ class SafetensorsSink final : public ModelSink {
   }
 
   void commit() {
-    writer_->finish();
+    const int64_t written = writer_->finish();
+    ZEROTH_CHECK(written == num_parameters_, "{} of {} parameters are written", written,
+                 num_parameters_);
     writer_.reset();
     directory_->commit();
   }
@@ -115,6 +118,7 @@ class SafetensorsSink final : public ModelSink {
   std::filesystem::path dir_;
   std::optional<model::OutputDirectory> directory_;
   std::optional<model::SafetensorsWriter> writer_;
+  int64_t num_parameters_ = 0;
 };
 
 }  // namespace

@@ -103,8 +103,9 @@ class Engine {
   // (reduce_lr_on_plateau).
   void evaluated(double loss);
 
-  // Saves every full parameter once, in working precision, block by block. Calls `sink` on rank 0
-  // only; the other ranks take part in the gathers. Collective. With kMasters values are in fp32:
+  // Saves every full parameter once, in working precision, block by block. Calls `sink` on rank 0,
+  // and in a pipeline on the ranks whose sinks join it; the others take part in the gathers.
+  // Collective. With kMasters values are in fp32:
   // masters of trainable parameters, and the other parameters widened. Without
   // InitOptions::saves_frozen only units of trainable parameters are gathered, and saved.
   void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking);

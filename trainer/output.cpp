@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <sstream>
 #include <system_error>
 
 #include "base/error.h"
@@ -237,7 +238,7 @@ std::string FinalModel::save(const std::string& suffix) {
   const bool masters = saved_dtype(plan_) == torch::kFloat;
   engine_.save_model(output,
                      masters ? engine::SavedValues::kMasters : engine::SavedValues::kWorking);
-  const std::optional<std::string> failure = output.finish();
+  const std::optional<std::string> failure = output.finish(engine_.mesh().cpu_group());
   const std::string full = output.is_out_of_space() ? *failure : "";
   const std::string waits =
       comm::all_gather_strings(full, "whether the disk is full", engine_.mesh().cpu_group())
@@ -304,9 +305,40 @@ void HfModelSink::write(const std::string& name, const torch::Tensor& value) {
   run_unless_failed([&] { writer_->write(name, value); });
 }
 
-std::optional<std::string> HfModelSink::finish() {
+bool HfModelSink::join(const std::string& place,
+                       const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) {
+  options_.dtype = dtype_.value_or(dtype);
+  const auto failure =
+      checkpoint::capture_failure([&] { writer_.emplace(place, options_, parameters); });
+  return joined_ = !failure;
+}
+
+std::optional<std::string> HfModelSink::finish(comm::Group& group) {
+  int64_t written = 0;
   run_unless_failed([&] {
-    if (writer_) previous_ = writer_->commit(guard_);
+    if (joined_) written = writer_->finish();
+  });
+  // "0 12 " or, after a failure, "1 0 reason", with 1 for a full disk.
+  const std::string own =
+      fmt::format("{} {} {}", out_of_space_ ? 1 : 0, written, failure_.value_or(""));
+  const auto outcomes = comm::all_gather_strings(own, "outcomes of saving the model", group);
+  if (group.rank() > 0) return failure_;
+  written = 0;
+  for (size_t rank = 1; rank < outcomes.size(); ++rank) {
+    std::istringstream words(outcomes[rank]);
+    int full = 0;
+    int64_t of_rank = 0;
+    words >> full >> of_rank;
+    written += of_rank;
+    std::string reason;
+    std::getline(words.ignore(), reason, '\0');
+    if (reason.empty() || failure_) continue;
+    failure_ = fmt::format("rank {}: {}", rank, reason);
+    out_of_space_ = full == 1;
+    writer_.reset();  // deletes its temporary directory, too
+  }
+  run_unless_failed([&] {
+    if (writer_) previous_ = writer_->commit(guard_, written);
   });
   return failure_;
 }

@@ -89,9 +89,14 @@ class HfModelSink : public engine::ModelSink {
       : options_(std::move(options)), dtype_(dtype), guard_(std::move(guard)) {}
 
   void begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) override;
+  std::string place() const override { return writer_ ? writer_->directory().string() : ""; }
+  // Returns false where rank 0's directory is not there, on a machine with a disk of its own.
+  bool join(const std::string& place, const std::vector<model::PlannedTensor>& parameters,
+            torch::Dtype dtype) override;
   void write(const std::string& name, const torch::Tensor& value) override;
-  // Commits the directory. Returns the error, if any.
-  std::optional<std::string> finish();
+  // Commits the directory once all ranks have finished. Returns the error of rank 0, or of another
+  // rank by its number, if any. Collective over the ranks of the group, which accepts CPU tensors.
+  std::optional<std::string> finish(comm::Group& group);
   // Returns whether the disk is full; valid after finish().
   bool is_out_of_space() const { return out_of_space_; }
   // Returns the replaced model, if any; valid after finish(). The model is deleted when the result
@@ -105,6 +110,7 @@ class HfModelSink : public engine::ModelSink {
   std::optional<torch::Dtype> dtype_;
   OutputGuard guard_;
   std::optional<model::ModelWriter> writer_;
+  bool joined_ = false;  // rank 0 has the directory
   std::optional<std::string> failure_;
   bool out_of_space_ = false;
   std::unique_ptr<model::PreviousModel> previous_;

@@ -9,13 +9,23 @@
 
 namespace zeroth::engine {
 
+// Each rank has a sink. Rank 0's receives the model; in a pipeline the first rank of each later
+// part passes its own parameters to its own sink, if that can join rank 0's.
 class ModelSink {
  public:
   virtual ~ModelSink() = default;
-  // Announces all parameters that will follow, in that order, and their dtype.
+  // Announces all parameters of the model, in order, and their dtype. Called on rank 0.
   virtual void begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) = 0;
-  // Receives a value of the announced shape and dtype, valid during the call only; it may be on a
-  // GPU.
+  // Returns, on rank 0 after begin(), what join() needs; empty: no sink can join.
+  virtual std::string place() const { return ""; }
+  // Announces the same on the first rank of a later part of a pipeline. Returns whether this sink
+  // takes the parameters that are there; otherwise rank 0's receives them.
+  virtual bool join(const std::string& /*place*/, const std::vector<model::PlannedTensor>&,
+                    torch::Dtype /*dtype*/) {
+    return false;
+  }
+  // Receives a value of the announced shape and dtype, in the announced order, valid during the
+  // call only; it may be on a GPU.
   virtual void write(const std::string& name, const torch::Tensor& value) = 0;
 };
 

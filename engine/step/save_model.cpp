@@ -95,8 +95,8 @@ class ParameterWriter {
         sink_(sink) {
     std::vector<model::PlannedTensor> planned;
     for (const auto& parameter : parameters) planned.push_back({parameter.name, parameter.shape});
-    mesh.group({comm::MeshDim::kPp});  // collective creation of the group
     if (mesh.rank() == 0) sink.begin(planned, dtype);
+    if (mesh.layout().shape()[comm::MeshDim::kPp] > 1) join(planned);
   }
 
   // Writes a parameter of which `slices` returns this rank's, in the writer's dtype. It is called
@@ -107,22 +107,41 @@ class ParameterWriter {
     torch::Tensor full;
     if (holder == plan_.pp_rank) full = gatherer_.gather(index, slices());
     if (mesh_.coordinate(comm::MeshDim::kTp) > 0) return;
-    if (holder > 0) {  // rank 0 holds the first part of a pipeline
+    const bool passes = holder > 0 && !has_sink_[static_cast<size_t>(holder)];
+    if (passes) {
       full = full.defined()
                  ? full.contiguous()
                  : at::empty(parameters_[index].shape, torch::device(mesh_.device()).dtype(dtype_));
       mesh_.group({comm::MeshDim::kPp}).broadcast(full, holder, parameters_[index].name).wait();
     }
-    if (mesh_.rank() == 0) sink_.write(parameters_[index].name, full);
+    if (plan_.pp_rank == (passes ? 0 : holder)) sink_.write(parameters_[index].name, full);
   }
 
  private:
+  // Lets the first ranks of the later parts of a pipeline write what they hold.
+  void join(const std::vector<model::PlannedTensor>& planned) {
+    mesh_.group({comm::MeshDim::kPp});  // collective creation of the group
+    const std::string place =
+        comm::all_gather_strings(mesh_.rank() == 0 ? sink_.place() : "", "where the model is saved",
+                                 mesh_.cpu_group())
+            .front();
+    const bool is_first = mesh_.coordinate(comm::MeshDim::kDp) == 0 &&
+                          mesh_.coordinate(comm::MeshDim::kTp) == 0 && plan_.pp_rank > 0;
+    const bool joined = is_first && !place.empty() && sink_.join(place, planned, dtype_);
+    const auto answers =
+        comm::all_gather_strings(joined ? "joined" : "", "which ranks save", mesh_.cpu_group());
+    const size_t parts = static_cast<size_t>(mesh_.layout().shape()[comm::MeshDim::kPp]);
+    for (size_t part = 0; part < parts; ++part)
+      has_sink_.push_back(!answers[part * answers.size() / parts].empty());
+  }
+
   const zero::UnitPlan& plan_;
   const std::vector<zero::GlobalParameter>& parameters_;
   torch::Dtype dtype_;
   const comm::DeviceMesh& mesh_;
   SliceGatherer gatherer_;
   ModelSink& sink_;
+  std::vector<bool> has_sink_ = {};  // [coordinate in mesh dim pp], beside rank 0
 };
 
 }  // namespace

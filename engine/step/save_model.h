@@ -14,9 +14,10 @@
 
 namespace zeroth::engine {
 
-// Passes every full parameter to `sink` on rank 0; the other ranks take part in the gathers.
-// Collective. Values are those of the blocks in the dtype `working`, or, if `masters` is set, fp32:
-// its masters of trainable parameters, and the other parameters widened.
+// Passes every full parameter to `sink` on rank 0, or on the first rank of its part of a pipeline
+// (ModelSink::join); the other ranks take part in the gathers. Collective. Values are those of the
+// blocks in the dtype `working`, or, if `masters` is set, fp32: its masters of trainable
+// parameters, and the other parameters widened.
 void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOptimizer* masters,
                 torch::Dtype working, comm::DeviceMesh& mesh, ModelSink& sink);
 

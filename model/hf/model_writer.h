@@ -36,24 +36,39 @@ struct WriterOptions {
 };
 
 // A `ModelWriter` holds one tensor at a time. Nothing appears at the output before commit(); see
-// OutputDirectory. For one rank only.
+// OutputDirectory. Several ranks can write a model: the first one creates the files, the others
+// write into them, and it commits once they have finished.
 class ModelWriter {
  public:
   // `parameters` have their canonical names, a tied weight once.
   ModelWriter(const WriterOptions& options, const std::vector<PlannedTensor>& parameters);
+  // Opens the files of another rank's writer of the same arguments, in its directory(). Throws an
+  // Error if they are not there.
+  ModelWriter(const std::filesystem::path& directory, const WriterOptions& options,
+              const std::vector<PlannedTensor>& parameters);
+
+  // Returns where the files are until commit().
+  const std::filesystem::path& directory() const { return path_; }
 
   // Writes one parameter, in any order, each once, of any floating dtype and device. Throws an
   // Error that names the parameter when it holds a value that is not finite: such a model would be
   // of no use and would replace a good one.
   void write(const std::string& name, const torch::Tensor& tensor);
 
-  // Blocks until everything is on disk, and returns the model that was replaced, if any. Requires
-  // that every parameter has been written. `guard`: see OutputDirectory.
-  std::unique_ptr<PreviousModel> commit(const OutputGuard& guard = {});
+  // Blocks until what this writer has written is on disk; returns how many parameters that are.
+  int64_t finish();
+  // Finishes the files and puts the model in its place; returns the model that was replaced, if
+  // any. Requires that every parameter has been written, `written_elsewhere` of them by other
+  // ranks, which have finished. `guard`: see OutputDirectory.
+  std::unique_ptr<PreviousModel> commit(const OutputGuard& guard = {},
+                                        int64_t written_elsewhere = 0);
 
  private:
+  void open_files(SafetensorsWriter::Access access);
+
   std::filesystem::path target_;
-  OutputDirectory directory_;
+  std::optional<OutputDirectory> directory_;  // unset: another rank's
+  std::filesystem::path path_;
   ModelLayout layout_;
   std::vector<std::unique_ptr<SafetensorsWriter>> shards_;
 };

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <system_error>
@@ -40,19 +41,28 @@ torch::Tensor to_saved_dtype(const std::string& name, const torch::Tensor& tenso
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
-                                     const std::vector<PlannedTensor>& tensors)
+                                     const std::vector<PlannedTensor>& tensors, Access access)
     : path_(path), dtype_(dtype) {
   const SafetensorsLayout layout = plan_safetensors(dtype, tensors);
   for (const PlannedTensor& tensor : tensors) {
     regions_[tensor.name] = {tensor.shape, layout.offsets.at(tensor.name)};
   }
-  fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (fd_.get() < 0) throw_write_error(path, " cannot be created");
+  if (access == Access::kCreate) {
+    create(layout);
+    return;
+  }
+  fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd_.get() < 0) throw_write_error(path, " cannot be opened");
+}
+
+void SafetensorsWriter::create(const SafetensorsLayout& layout) {
+  fd_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (fd_.get() < 0) throw_write_error(path_, " cannot be created");
   // Reserve the space, so that a full disk is found before the first tensor is written, if the file
   // system supports it.
   const bool reserved = ::fallocate(fd_.get(), 0, 0, layout.size) == 0;
   if (!reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
-    throw_write_error(path, fmt::format(": reserving {} bytes failed", layout.size));
+    throw_write_error(path_, fmt::format(": reserving {} bytes failed", layout.size));
   }
   write_bytes(layout.header.data(), layout.header.size(), 0);
 }
@@ -83,10 +93,9 @@ void SafetensorsWriter::write(const std::string& name, const torch::Tensor& tens
   region.written = true;
 }
 
-void SafetensorsWriter::finish() {
-  for (const auto& [name, region] : regions_)
-    ZEROTH_CHECK(region.written, "{} was not written", name);
+int64_t SafetensorsWriter::finish() {
   if (::fsync(fd_.get()) != 0 || ::close(fd_.release()) != 0) throw_write_error(path_);
+  return std::ranges::count_if(regions_, [](const auto& named) { return named.second.written; });
 }
 
 }  // namespace zeroth::model

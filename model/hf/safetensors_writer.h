@@ -28,17 +28,21 @@ torch::Tensor to_saved_dtype(const std::string& name, const torch::Tensor& tenso
 
 class SafetensorsWriter {
  public:
+  // The file is created, or, if another writer of the same arguments writes other tensors of it,
+  // opened.
+  enum class Access { kCreate, kOpen };
   // `dtype` is that of all tensors: float32, float16 or bfloat16. Throws an Error with the path,
   // the bytes and the system's reason, as write() and finish() do.
   SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
-                    const std::vector<PlannedTensor>& tensors);
+                    const std::vector<PlannedTensor>& tensors, Access access = Access::kCreate);
 
   // Writes a tensor of any floating dtype, strides and device, of the planned shape; each name
   // once, in any order. Throws as to_saved_dtype() does.
   void write(const std::string& name, const torch::Tensor& tensor);
 
-  // Blocks until the bytes are on disk. Requires that every planned tensor has been written.
-  void finish();
+  // Blocks until the bytes are on disk. Returns how many tensors this writer has written; the
+  // caller checks that all are.
+  int64_t finish();
 
  private:
   struct TensorRegion {
@@ -46,6 +50,7 @@ class SafetensorsWriter {
     int64_t offset = 0;
     bool written = false;
   };
+  void create(const SafetensorsLayout& layout);
   void write_bytes(const void* data, size_t size, int64_t offset);
 
   std::filesystem::path path_;

@@ -92,6 +92,28 @@ TEST_CASE("tokenizer and templates are copied, weights of the source are not") {
   CHECK_FALSE(fs::exists(wanted.output / "expected.safetensors"));
 }
 
+TEST_CASE("two writers, as on two ranks, write one model") {
+  for (const int64_t shard_bytes : {int64_t{1} << 30, int64_t{5000}}) {
+    const TempFolder directory;
+    const Parameters parameters = load(fixture("llama"));
+    WriterOptions wanted = options("llama", directory.path() / "out");
+    wanted.max_shard_bytes = shard_bytes;
+    ModelWriter first(wanted, plan(parameters));
+    ModelWriter second(first.directory(), wanted, plan(parameters));
+    int64_t index = 0, of_second = 0;
+    for (const auto& [name, tensor] : parameters) {
+      const bool is_second = ++index % 3 == 0;
+      (is_second ? second : first).write(name, tensor);
+      of_second += is_second ? 1 : 0;
+    }
+    CHECK(second.finish() == of_second);
+    first.commit({}, of_second);
+    const Parameters again = load(wanted.output);
+    CHECK(again.size() == parameters.size());
+    for (const auto& [key, tensor] : parameters) CHECK(torch::equal(again.at(key), tensor));
+  }
+}
+
 TEST_CASE("without commit nothing stays") {
   const TempFolder directory;
   {

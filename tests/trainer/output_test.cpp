@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/posix_file_system.h"
+#include "comm/cpu_collectives.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/support/ranks.h"
@@ -35,6 +36,15 @@ std::vector<model::PlannedTensor> parameters_of(const model::ModelSpec& spec) {
     }
   }
   return infos;
+}
+
+// The outcome on the only rank.
+std::optional<std::string> finish(HfModelSink& output) {
+  std::optional<std::string> failure;
+  testing::run_ranks(1, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+    failure = output.finish(mesh->cpu_group());
+  });
+  return failure;
 }
 
 }  // namespace
@@ -235,7 +245,7 @@ TEST_CASE("what the engine hands over becomes a folder that is read again") {
   output.begin(infos, torch::kFloat32);
   for (const auto& info : infos) output.write(info.name, torch::full(info.shape, 0.25));
   CHECK_FALSE(fs::exists(out));
-  CHECK_FALSE(output.finish());
+  CHECK_FALSE(finish(output));
   for (const char* file : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
     CHECK_MESSAGE(fs::exists(out / file), file);
   }
@@ -251,8 +261,57 @@ TEST_CASE("what the engine hands over becomes a folder that is read again") {
 TEST_CASE("a rank that is not asked writes nothing") {
   const Workbench bench;
   HfModelSink output({.source = "", .output = bench / "out", .spec = {}}, std::nullopt);
-  CHECK_FALSE(output.finish());
+  CHECK_FALSE(finish(output));
   CHECK_FALSE(fs::exists(bench / "out"));
+}
+
+TEST_CASE("ranks that join write one model, and who cannot write is named") {
+  const Workbench bench;
+  const auto spec = model::read_model_spec(bench / "model");
+  const auto infos = parameters_of(spec);
+  for (const bool fails : {false, true}) {
+    const fs::path out = bench / (fails ? "bad" : "good");
+    testing::run_ranks(2, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+      HfModelSink output({.source = bench / "model", .output = out, .spec = spec}, torch::kHalf);
+      comm::Group& group = mesh->cpu_group();
+      const bool first = mesh->rank() == 0;
+      if (first) output.begin(infos, torch::kFloat32);
+      const std::string place =
+          comm::all_gather_strings(first ? output.place() : "", "place", group).front();
+      if (!first) {
+        CHECK_FALSE(output.join(bench / "elsewhere", infos, torch::kFloat32));
+        CHECK(output.join(place, infos, torch::kFloat32));
+      }
+      for (size_t i = 0; i < infos.size(); ++i) {
+        if ((i % 2 == 0) != first) continue;
+        const double value = first || !fails ? 0.25 : 1e6;
+        output.write(infos[i].name, torch::full(infos[i].shape, value));
+      }
+      const auto failure = output.finish(group);
+      CHECK(failure.has_value() == fails);
+      if (first && fails) {
+        CHECK(has(*failure, "rank 1: "));
+        CHECK(has(*failure, "has a value of 1e+06, beyond the 65504 that fp16 holds"));
+      }
+    });
+    CHECK(fs::exists(out) == !fails);
+  }
+  const auto saved = model::open_weights(bench / "good", spec, 1);
+  for (const auto& info : infos) {
+    const torch::Tensor values = torch::zeros({4});
+    saved->read({info.name, TensorSlice::full(info.shape), 2}, values);
+    CHECK_MESSAGE((values == 0.25).all().item<bool>(), info.name);
+  }
+}
+
+TEST_CASE("the model of a pipeline is that of one rank, to the byte") {
+  const Workbench bench;
+  const std::string flags = fmt::format("{} --steps 2 --lr 1e-2", kTrain);
+  const auto alone = bench.zeroth(1, flags + " --output alone");
+  REQUIRE_MESSAGE(alone.code == 0, alone.out << alone.err);
+  const auto staged = bench.zeroth(2, flags + " --pipeline-parallel 2 --output staged");
+  REQUIRE_MESSAGE(staged.code == 0, staged.out << staged.err);
+  CHECK(bench.read("staged/model.safetensors") == bench.read("alone/model.safetensors"));
 }
 
 TEST_CASE("what goes wrong waits for the end, and leaves nothing") {
@@ -263,7 +322,7 @@ TEST_CASE("what goes wrong waits for the end, and leaves nothing") {
                      torch::kFloat16);
   output.begin(infos, torch::kFloat32);
   for (const auto& info : infos) output.write(info.name, torch::full(info.shape, 1e6));
-  const auto failure = output.finish();
+  const auto failure = finish(output);
   REQUIRE(failure);
   CHECK(has(*failure, "has a value of 1e+06, beyond the 65504 that fp16 holds"));
   const auto left = std::distance(fs::directory_iterator(bench / ""), {});
