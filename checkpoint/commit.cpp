@@ -1,7 +1,6 @@
 #include "checkpoint/commit.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <ctime>
 #include <limits>
 #include <map>
@@ -104,21 +103,6 @@ Saver::Saver(std::shared_ptr<FileSystem> file_system, RankGroup& ranks, SaverOpt
       commit_vote(ranks_, fmt::format("claiming {} for checkpoints", file_system_->path().string()),
                   failure, generation);
   generation_ = parse_number<int64_t>(answers.front()).value_or(0);
-  run_on_all_ranks(ranks_, "looking for rank 0's file", [&] { check_is_shared(); });
-}
-
-// Opens the file, whose name this rank's machine has not seen before: a network file system may
-// list a folder as it was seconds ago.
-void Saver::check_is_shared() const {
-  try {
-    (void)file_system_->open(fmt::format("{}{}", kOwner, generation_));
-  } catch (const FileSystemError& error) {
-    if (error.reason() != ENOENT) throw;
-    throw Error(
-        "{} is not the folder in which rank 0 saves: use one on a file system that all machines "
-        "of the run share",
-        file_system_->path().string());
-  }
 }
 
 Save Saver::begin(int64_t step, int64_t bytes) {

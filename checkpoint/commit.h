@@ -73,8 +73,6 @@ class Saver {
 
  private:
   friend class Save;
-  // Throws an Error if this rank does not see what rank 0 has written.
-  void check_is_shared() const;
   void publish(const Save& save, bool& committed) const;
   std::vector<std::string> finish_commit(const Save& save) const;
   bool is_committer() const { return ranks_.rank() == 0; }

@@ -174,9 +174,13 @@ std::unique_ptr<WritableFile> PosixFileSystem::create(const std::string& name, i
                              O_WRONLY | O_CREAT | O_EXCL | kOpenFile, 0644));
   if (fd.get() < 0) fail(path() / name, "making the file", errno, directory.get());
   // Detects a full disk before the first byte, if the file system can tell.
-  if (size > 0 && ::fallocate(fd.get(), 0, 0, size) != 0 &&
-      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
-    fail(path() / name, fmt::format("reserving {} bytes", size), errno, fd.get());
+  if (size > 0 && ::fallocate(fd.get(), 0, 0, size) != 0) {
+    if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+      fail(path() / name, fmt::format("reserving {} bytes", size), errno, fd.get());
+    // Ranks of other machines write into it: beyond the end, an NFS client would fill the page
+    // before their bytes with zeros.
+    if (::ftruncate(fd.get(), size) != 0)
+      fail(path() / name, fmt::format("extending it to {} bytes", size), errno, fd.get());
   }
   return std::make_unique<PosixWritableFile>(std::move(fd), path() / name);
 }

@@ -88,8 +88,8 @@ class Engine {
   // (InitOptions::trains). If all ranks throw at the same block, the step has not taken place, but
   // its batch is consumed.
   StepStats train_batch(DataLoader& data);
-  // Makes the next train_batch() fill StepStats::timelines, for which the ranks, and their devices,
-  // wait for each other before it and after it. All ranks must call it.
+  // Makes the next train_batch() fill rank 0's StepStats::timelines, for which the ranks, and their
+  // devices, wait for each other before it and after it. All ranks must call it.
   void trace_next_step();
   // Returns what the ranks agreed on in the last train_batch().
   const StepDecision& decision() const;

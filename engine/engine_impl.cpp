@@ -76,6 +76,8 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   runner_.inspect_outputs(skips_.in_a_row());
   runner_.set_block_timer(profiler_.block_timer());
   const torch::Tensor loss = run_micro_batches(step);
+  const double waited_until_reduce = pipe_waited_seconds();
+  link_.finish();
   const torch::Tensor squares = norm_in_chain_order(strategy_.grads->finish(), *mesh_);
   const bool unused =
       !config_.zero.ignore_unused_parameters && has_unused_parameters(plan_, *strategy_.grads);
@@ -87,7 +89,7 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
                           .pipe_idle = own_idle(pipe_waited_seconds() - waited_before)};
   const torch::Tensor totals = pack_totals(loss, squares, own);
   mesh_->world().all_reduce(totals, comm::ReduceOp::kSum, "loss and norm of the step").wait();
-  profiler_.end_phase(StepPhase::kReduce);
+  profiler_.end_phase(StepPhase::kReduce, pipe_waited_seconds() - waited_until_reduce);
   const StepTotals sums = unpack_totals(totals);
   if (sums.counts.num_label_tokens == 0) throw_no_label_tokens(step, steps_ + 1, *mesh_);
   if (sums.flags.unused > 0) throw_unused_parameter(plan_, *strategy_.grads, steps_ + 1, *mesh_);
@@ -235,7 +237,6 @@ torch::Tensor Engine::Impl::run_micro_batches(StepBatches& step) try {
     if (--current.ops_left == 0)
       in_flight[static_cast<size_t>(op.micro_batch) % in_flight.size()].reset();
   }
-  link_.finish();
   strategy_.params->set_access_order({});
   return reports_loss(*mesh_) ? loss : torch::zeros_like(loss);
 } catch (...) {

@@ -10,7 +10,10 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files/replace_file.h"
+#include "base/machine/machine_id.h"
 #include "base/machine/process_limits.h"
+#include "base/machine/random_bytes.h"
 #include "base/text/units.h"
 #include "checkpoint/find.h"
 #include "checkpoint/owner.h"
@@ -161,6 +164,9 @@ torch::Dtype saved_dtype(const RunPlan& plan) {
 }
 
 void add_output_warnings(const RunPlan& plan, configs::Diagnostics& notes) {
+  if (const auto& steps = plan.flags.trace_steps; steps && steps->first > plan.samples.total_steps)
+    warn(notes, "--trace-steps", "--trace-steps {}: none is traced, the run has {} steps",
+         steps->first, plan.samples.total_steps);
   const std::string& output = plan.flags.output;
   const auto space = output_space(plan);
   if (space && !space->is_enough()) warn(notes, "--output", "{}", describe(plan, *space));
@@ -214,6 +220,28 @@ void require_writable(const RunPlan& plan) {
   }
 }
 
+// Throws an Error on all ranks if one of them does not see a file that rank 0 has made beside the
+// output. Its name is new to every machine: a network file system may have listed the folder
+// before.
+void require_shared(const fs::path& output, comm::DeviceMesh& mesh) {
+  const bool writes = mesh.rank() == 0;
+  const std::string token =
+      comm::all_gather_strings(random_hex(8), "a name beside --output", mesh.cpu_group()).front();
+  const fs::path probe = fs::path(fmt::format("{}.zeroth-shared-{}", output.string(), token));
+  run_on_rank_0(mesh, [&] { replace_file(probe, ""); });
+  const bool sees = ::access(probe.c_str(), F_OK) == 0;
+  const auto hosts = comm::all_gather_strings(sees ? "" : machine_name(),
+                                              "whether --output is shared", mesh.cpu_group());
+  if (writes) ::unlink(probe.c_str());
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (hosts[rank].empty()) continue;
+    throw Error(
+        "--output {}: rank {} (host {}) does not see what rank 0 writes there: checkpoints need a "
+        "folder on a file system that all machines of the run share",
+        output.string(), rank, hosts[rank]);
+  }
+}
+
 std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::DeviceMesh& mesh) {
   const std::string& output = plan.flags.output;
   if (output.empty()) return nullptr;
@@ -223,6 +251,7 @@ std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::DeviceMesh& m
         std::make_unique<OutputLock>(output, OutputAttempt{plan.attempt.run, plan.attempt.index});
     if (plan.attempt.resumes) take_over_checkpoints(output);
   });
+  if (plan.saves_checkpoints() && mesh.nodes().size() > 1) require_shared(output, mesh);
   return lock;
 }
 
@@ -305,11 +334,11 @@ void HfModelSink::write(const std::string& name, const torch::Tensor& value) {
   run_unless_failed([&] { writer_->write(name, value); });
 }
 
-bool HfModelSink::join(const std::string& place,
+bool HfModelSink::join(const std::string& directory,
                        const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) {
   options_.dtype = dtype_.value_or(dtype);
   const auto failure =
-      checkpoint::capture_failure([&] { writer_.emplace(place, options_, parameters); });
+      checkpoint::capture_failure([&] { writer_.emplace(directory, options_, parameters); });
   return joined_ = !failure;
 }
 

@@ -37,7 +37,8 @@ void require_writable(const RunPlan& plan);
 // Acquires the lock of --output on rank 0, so that another run into it is rejected until this one
 // ends. A later restart attempt also locks out processes of earlier attempts, and claims the
 // checkpoints: a process that wakes up during a save can no longer commit it. Returns null on the
-// other ranks and without --output. Throws rank 0's Error on all ranks. Collective.
+// other ranks and without --output. Throws rank 0's Error on all ranks, and one if checkpoints are
+// saved and a rank on another machine sees another folder. Collective.
 std::unique_ptr<OutputLock> lock_output(const RunPlan& plan, comm::DeviceMesh& mesh);
 
 // Returns the precision of a saved model.
@@ -89,9 +90,9 @@ class HfModelSink : public engine::ModelSink {
       : options_(std::move(options)), dtype_(dtype), guard_(std::move(guard)) {}
 
   void begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) override;
-  std::string place() const override { return writer_ ? writer_->directory().string() : ""; }
+  std::string directory() const override { return writer_ ? writer_->directory().string() : ""; }
   // Returns false where rank 0's directory is not there, on a machine with a disk of its own.
-  bool join(const std::string& place, const std::vector<model::PlannedTensor>& parameters,
+  bool join(const std::string& directory, const std::vector<model::PlannedTensor>& parameters,
             torch::Dtype dtype) override;
   void write(const std::string& name, const torch::Tensor& value) override;
   // Commits the directory once all ranks have finished. Returns the error of rank 0, or of another

@@ -125,23 +125,23 @@ std::vector<size_t> GatherPrefetcher::reads(GatherState now) const {
   return reads;
 }
 
-int64_t gathered_elements(const UnitPlan& plan, const GatherLimits& limits,
-                          const std::vector<size_t>& accesses) {
+std::vector<int64_t> count_gathers(const UnitPlan& plan, const GatherLimits& limits,
+                                   const std::vector<size_t>& accesses) {
   GatherPrefetcher prefetcher(plan, limits);
   prefetcher.set_access_order(accesses);
   GatherPrefetcher::GatherState now{
       std::vector<bool>(plan.units.size()),
       std::vector<PendingUpdate>(plan.units.size(), PendingUpdate::kNone)};
-  int64_t elements = 0;
+  std::vector<int64_t> gathers(plan.units.size());
   for (const size_t block : accesses) {
     std::vector<bool> kept(plan.units.size());
     for (const size_t unit : prefetcher.access(block, now)) {
       kept[unit] = true;
-      if (!now.present[unit]) elements += live_elements(plan.units[unit]);
+      if (!now.present[unit] && plan.units[unit].is_gathered_before_use()) ++gathers[unit];
     }
     now.present = std::move(kept);
   }
-  return elements;
+  return gathers;
 }
 
 }  // namespace zeroth::zero

@@ -57,9 +57,9 @@ class GatherPrefetcher {
   std::vector<size_t> last_units_;  // of the previous access
 };
 
-// Returns the elements of kBeforeUse units that are gathered when blocks are accessed in this
-// order, with none of them present before and no pending update.
-int64_t gathered_elements(const UnitPlan& plan, const GatherLimits& limits,
-                          const std::vector<size_t>& accesses);
+// Returns, by unit, how often a kBeforeUse unit is gathered when blocks are accessed in this order,
+// with none present before and no pending update.
+std::vector<int64_t> count_gathers(const UnitPlan& plan, const GatherLimits& limits,
+                                   const std::vector<size_t>& accesses);
 
 }  // namespace zeroth::zero

@@ -67,28 +67,43 @@ StateBytes state_bytes(const zero::UnitPlan& plan, const configs::Config& config
   return bytes;
 }
 
-// Adds what the rank of the plan gathers in a step.
-void add_gathers(zero::UnitPlan plan, const configs::Config& config, const EstimateOptions& options,
-                 const PipelinePartition& partition, MemoryEstimate& estimate) {
-  const bool separate_device = options.device != torch::kCPU;
+struct GatheredBytes {
+  int64_t parameters = 0, per_step = 0;
+};
+
+// Returns what the rank of the plan gathers.
+GatheredBytes gathered_bytes(zero::UnitPlan plan, const configs::Config& config,
+                             torch::DeviceType device, const PipelinePartition& partition) {
+  const bool separate_device = device != torch::kCPU;
   const zero::OffloadPlan offload_plan = zero::assign_placement(plan, config, separate_device);
-  const int64_t bytes = zero::element_bytes(offload_plan.working);
-  for (const zero::Unit& unit : plan.units) {
-    if (unit.is_held && unit.is_gathered_before_use())
-      estimate.gathered_parameters += bytes * unit.layout.numel();
-  }
-  const auto gathered = [&](int64_t micro_batches) {
-    const StepSchedule schedule =
-        plan_step(partition, config, micro_batches, zero::first_trained_block(plan), plan.pp_rank);
-    return bytes * zero::gathered_elements(plan, zero::gather_limits(plan, config, separate_device),
-                                           block_accesses(schedule));
+  const auto bytes_of = [&](const zero::Unit& unit) {
+    return unit.layout.numel() * zero::element_bytes(unit.dtype(offload_plan.working));
   };
+  const auto schedule_of = [&](int64_t micro_batches) {
+    return plan_step(partition, config, micro_batches, zero::first_trained_block(plan),
+                     plan.pp_rank);
+  };
+  const auto gathered = [&](int64_t micro_batches) {
+    const std::vector<int64_t> counts =
+        zero::count_gathers(plan, zero::gather_limits(plan, config, separate_device),
+                            block_accesses(schedule_of(micro_batches)));
+    int64_t bytes = 0;
+    for (size_t unit = 0; unit < counts.size(); ++unit)
+      bytes += counts[unit] * bytes_of(plan.units[unit]);
+    return bytes;
+  };
+  GatheredBytes bytes;
+  for (const zero::Unit& unit : plan.units)
+    if (unit.is_held && unit.is_gathered_before_use()) bytes.parameters += bytes_of(unit);
   const int64_t accumulation = config.batch.accumulation_steps;
-  // Without a period of its own, later micro-batches access blocks as the second one does.
-  const int64_t simulated = partition.ranks > 1 ? accumulation : std::min<int64_t>(accumulation, 2);
-  int64_t all = gathered(simulated);
-  if (simulated < accumulation) all += (accumulation - simulated) * (all - gathered(simulated - 1));
-  estimate.gathered_per_step += all;
+  const StepSchedule schedule = schedule_of(accumulation);
+  if (schedule.period == schedule.ops.size()) {
+    bytes.per_step = gathered(accumulation);
+  } else {  // a period is a micro-batch, of which the later ones access blocks as the second does
+    const int64_t first = gathered(1);
+    bytes.per_step = first + (accumulation - 1) * (gathered(2) - first);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -180,7 +195,11 @@ MemoryEstimate estimate_memory(const model::Blocks& blocks, const configs::Confi
   EstimateOptions of_rank = options;
   for (int64_t rank = 0; options.trains && rank < partition.ranks; ++rank) {
     of_rank.pp_rank = static_cast<int>(rank);
-    add_gathers(plan_of(blocks, config, of_rank), config, options, partition, estimate);
+    const GatheredBytes bytes =
+        gathered_bytes(plan_of(blocks, config, of_rank), config, options.device, partition);
+    if (bytes.per_step <= estimate.gathered_per_step) continue;
+    estimate.gathered_parameters = bytes.parameters;
+    estimate.gathered_per_step = bytes.per_step;
   }
   return estimate;
 }

@@ -31,8 +31,8 @@ struct MemoryEstimate {
   DecayCounts decay;
   int64_t param_buffer_elements = 0;  // of the largest shard of parameters in a file; 0: none
   torch::Dtype grad_buffer_dtype = torch::kFloat;  // of backward's gradient buffer
-  // Of parameters that are gathered (or read) for each use: their bytes, and what a step gathers of
-  // them, over all parts of a pipeline; 0: none are.
+  // Parameters that are gathered, or read from an offload device, for each use: their bytes, and
+  // the bytes that a step gathers of them, on the rank that gathers most; 0: none are.
   int64_t gathered_parameters = 0, gathered_per_step = 0;
   std::string strategy;  // one line for the user
 };

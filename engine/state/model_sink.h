@@ -10,17 +10,17 @@
 namespace zeroth::engine {
 
 // Each rank has a sink. Rank 0's receives the model; in a pipeline the first rank of each later
-// part passes its own parameters to its own sink, if that can join rank 0's.
+// stage passes its own parameters to its own sink, if that can join rank 0's.
 class ModelSink {
  public:
   virtual ~ModelSink() = default;
   // Announces all parameters of the model, in order, and their dtype. Called on rank 0.
   virtual void begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) = 0;
-  // Returns, on rank 0 after begin(), what join() needs; empty: no sink can join.
-  virtual std::string place() const { return ""; }
-  // Announces the same on the first rank of a later part of a pipeline. Returns whether this sink
+  // Returns, on rank 0 after begin(), where it writes; empty: no sink can join.
+  virtual std::string directory() const { return ""; }
+  // Announces the same on the first rank of a later pipeline stage. Returns whether this sink
   // takes the parameters that are there; otherwise rank 0's receives them.
-  virtual bool join(const std::string& /*place*/, const std::vector<model::PlannedTensor>&,
+  virtual bool join(const std::string& /*directory*/, const std::vector<model::PlannedTensor>&,
                     torch::Dtype /*dtype*/) {
     return false;
   }

@@ -107,7 +107,7 @@ class ParameterWriter {
     torch::Tensor full;
     if (holder == plan_.pp_rank) full = gatherer_.gather(index, slices());
     if (mesh_.coordinate(comm::MeshDim::kTp) > 0) return;
-    const bool passes = holder > 0 && !has_sink_[static_cast<size_t>(holder)];
+    const bool passes = holder > 0 && !has_joined_[static_cast<size_t>(holder)];
     if (passes) {
       full = full.defined()
                  ? full.contiguous()
@@ -118,21 +118,21 @@ class ParameterWriter {
   }
 
  private:
-  // Lets the first ranks of the later parts of a pipeline write what they hold.
+  // Lets the first ranks of the later pipeline stages write what they hold.
   void join(const std::vector<model::PlannedTensor>& planned) {
     mesh_.group({comm::MeshDim::kPp});  // collective creation of the group
-    const std::string place =
-        comm::all_gather_strings(mesh_.rank() == 0 ? sink_.place() : "", "where the model is saved",
-                                 mesh_.cpu_group())
+    const std::string directory =
+        comm::all_gather_strings(mesh_.rank() == 0 ? sink_.directory() : "",
+                                 "where the model is saved", mesh_.cpu_group())
             .front();
     const bool is_first = mesh_.coordinate(comm::MeshDim::kDp) == 0 &&
                           mesh_.coordinate(comm::MeshDim::kTp) == 0 && plan_.pp_rank > 0;
-    const bool joined = is_first && !place.empty() && sink_.join(place, planned, dtype_);
+    const bool joined = is_first && !directory.empty() && sink_.join(directory, planned, dtype_);
     const auto answers =
         comm::all_gather_strings(joined ? "joined" : "", "which ranks save", mesh_.cpu_group());
-    const size_t parts = static_cast<size_t>(mesh_.layout().shape()[comm::MeshDim::kPp]);
-    for (size_t part = 0; part < parts; ++part)
-      has_sink_.push_back(!answers[part * answers.size() / parts].empty());
+    const size_t pp_size = static_cast<size_t>(mesh_.layout().shape()[comm::MeshDim::kPp]);
+    for (size_t pp_rank = 0; pp_rank < pp_size; ++pp_rank)
+      has_joined_.push_back(!answers[pp_rank * answers.size() / pp_size].empty());
   }
 
   const zero::UnitPlan& plan_;
@@ -141,7 +141,8 @@ class ParameterWriter {
   const comm::DeviceMesh& mesh_;
   SliceGatherer gatherer_;
   ModelSink& sink_;
-  std::vector<bool> has_sink_ = {};  // [coordinate in mesh dim pp], beside rank 0
+  // [coordinate in mesh dim pp]: whether the first rank there writes what it holds itself.
+  std::vector<bool> has_joined_ = {};
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace zeroth::engine {
 
-// Passes every full parameter to `sink` on rank 0, or on the first rank of its part of a pipeline
+// Passes every full parameter to `sink` on rank 0, or on the first rank of its pipeline stage
 // (ModelSink::join); the other ranks take part in the gathers. Collective. Values are those of the
 // blocks in the dtype `working`, or, if `masters` is set, fp32: its masters of trainable
 // parameters, and the other parameters widened.

@@ -142,9 +142,11 @@ std::vector<Timeline> StepProfiler::gather_timelines() const {
     own.insert(own.end(), {static_cast<double>(event.kind), static_cast<double>(event.micro_batch),
                            static_cast<double>(event.chunk), event.begin, event.end, event.waited});
   const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
+  const std::vector<std::string> all =
+      comm::all_gather_strings(bytes, "the ranks' timelines", mesh_.cpu_group());
+  if (mesh_.rank() != 0) return {};
   std::vector<Timeline> timelines;
-  for (const std::string& text :
-       comm::all_gather_strings(bytes, "the ranks' timelines", mesh_.cpu_group())) {
+  for (const std::string& text : all) {
     std::vector<double> numbers(text.size() / sizeof(double));
     std::memcpy(numbers.data(), text.data(), numbers.size() * sizeof(double));
     Timeline& timeline = timelines.emplace_back();
@@ -166,7 +168,7 @@ void StepProfiler::add_phase_times() {
     TimelineEvent& event = timeline_[num_placed_];
     event.begin = num_placed_ == 0 ? 0 : timeline_[num_placed_ - 1].end;
     event.end = event.begin + time.seconds;
-    event.waited = std::min(event.waited, time.seconds);
+    event.waited = mesh_.device().is_cpu() ? std::min(event.waited, time.seconds) : 0;
     ++num_placed_;
   }
   for (const PhaseTimer::PhaseTime& time : blocks_.take_finished())

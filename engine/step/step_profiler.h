@@ -74,8 +74,11 @@ class StepProfiler {
   // come to its begin, so that its events have one time axis; all ranks trace the same steps.
   void begin(int64_t steps_done, bool traced = false);
   // Ends a phase: the time since the previous phase (or begin) belongs to it. `waited`: the part of
-  // it that passed before another rank's activation or gradient came.
-  void end_phase(StepPhase phase) { end_phase(phase, TimelineEvent{}); }
+  // it that passed before another rank's activation or gradient came; no effect on a GPU, which
+  // runs behind.
+  void end_phase(StepPhase phase, double waited = 0) {
+    end_phase(phase, TimelineEvent{.waited = waited});
+  }
   void end_phase(const PipeOp& op, int64_t chunk, double waited);
   // Fills times, memory, comm, blocks and timelines of `stats`. Call it when the step's work is
   // queued and the reductions of gradients have finished.

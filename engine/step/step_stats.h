@@ -60,7 +60,9 @@ struct TimelineEvent {
   int64_t chunk = -1;        // of the blocks, counted over all ranks in the chain's order; -1: all
   // Seconds since all ranks had begun the step. The next event begins where this one ends.
   double begin = 0, end = 0;
-  double waited = 0;  // part of it that passed before another rank's activation or gradient came
+  // Part of it that passed before another rank's activation or gradient came; 0 on a GPU, where
+  // waits are part of the event's time.
+  double waited = 0;
 };
 using Timeline = std::vector<TimelineEvent>;  // of one rank
 
@@ -90,7 +92,7 @@ struct StepStats {
   OffloadTimes offload;
   std::vector<MemoryPoint> memory;  // of this rank, with memory_breakdown; otherwise empty
   std::vector<BlockTime> blocks;    // of this rank, in the step that flops_profiler selects
-  std::vector<Timeline> timelines;  // [rank], after Engine::trace_next_step(); otherwise empty
+  std::vector<Timeline> timelines;  // [rank], on rank 0 of a traced step; otherwise empty
 };
 
 // StepDecision is what the ranks agree on in a step, and so the same on all of them: how the run

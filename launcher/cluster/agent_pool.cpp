@@ -212,6 +212,12 @@ std::vector<int> AgentPool::num_slots(const std::vector<int>& nodes) const {
   return numbers;
 }
 
+std::vector<std::string> AgentPool::names(const std::vector<int>& nodes) const {
+  std::vector<std::string> names;
+  for (const int node : nodes) names.push_back(host(node).host);
+  return names;
+}
+
 bool AgentPool::is_connected(int node) const {
   const auto found = agents_.find(node);
   return found != agents_.end() && found->second->is_open() && shutting_down_.count(node) == 0;

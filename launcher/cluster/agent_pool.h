@@ -86,7 +86,9 @@ class AgentPool {
   const NodeReadiness& readiness() const { return readiness_; }
   const HostSlots& host(int node) const { return hosts_.at(static_cast<size_t>(node)); }
   const std::vector<HostSlots>& hosts() const { return hosts_; }
-  std::vector<int> num_slots(const std::vector<int>& nodes) const;  // of each of them
+  // Return the slots, and the names, of each of these nodes.
+  std::vector<int> num_slots(const std::vector<int>& nodes) const;
+  std::vector<std::string> names(const std::vector<int>& nodes) const;
   // Returns the agent of a node that has connected.
   const std::shared_ptr<HeartbeatChannel>& agent(int node) const { return agents_.at(node); }
   bool is_connected(int node) const;  // its agent has connected, and the connection is open

@@ -6,7 +6,6 @@
 #include <boost/asio/signal_set.hpp>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -121,10 +120,10 @@ class ElasticRun {
     if (attempt_) return request_restart();
     if (!action_) return;
     action_ = next_action(elastic_.hosts, rendezvous_state(), last_call(), elastic_.join_timeout);
-    const bool hopeless = policy_.current().index == 0 && !config_.agents.join_port &&
-                          agents_.readiness().is_complete() &&
-                          !agents_.readiness().error().empty() && !has_quorum(usable());
-    if (hopeless) action_ = RendezvousAction::kGiveUp;
+    const bool is_all = policy_.current().index == 0 && !config_.agents.join_port &&
+                        agents_.readiness().is_complete() && rendezvous_state().num_pending == 0;
+    if (is_all && !has_quorum(usable()) && !first_round_error().empty())
+      action_ = RendezvousAction::kGiveUp;
     if (*action_ != RendezvousAction::kWait) io_.stop();
   }
 
@@ -144,15 +143,18 @@ class ElasticRun {
     }
   }
 
+  // Returns why nodes that have all answered cannot start the first attempt; empty: more may come.
+  std::string first_round_error() const {
+    const int64_t nodes = std::ssize(attempt_candidates());
+    const std::string error = agents_.readiness().error();
+    if (!error.empty() && !config_.agents.join_port) return error;
+    return nodes < elastic_.hosts.max ? "" : describe_shortage(quorum_count(), nodes);
+  }
+
   void check_first_round() const {
     if (policy_.current().index > 0 || *action_ != RendezvousAction::kGiveUp || signal_ != 0)
       return;
-    const std::string error = agents_.readiness().error();
-    if (!error.empty() && !config_.agents.join_port) throw Error("{}", error);
-    if (const auto count = quorum_count(); std::ssize(usable()) >= elastic_.hosts.max)
-      throw Error("{} on {}, but one copy of the model needs {} ({})",
-                  pluralize(count.available, count.unit), pluralize(std::ssize(usable()), "host"),
-                  count.needed, count.reason);
+    if (const std::string error = first_round_error(); !error.empty()) throw Error("{}", error);
   }
 
   JobOutcome run_attempt() {
@@ -176,16 +178,15 @@ class ElasticRun {
 
   void request_restart() {
     if (!restart_reason_.empty() || signal_ != 0) return;
-    std::vector<std::string> names;
+    std::vector<int> joined = next_attempt_nodes();
+    std::erase_if(joined, [this](int node) {
+      return attempt_->has(node) || !watch_.is_stable(node, elastic_.stable_time);
+    });
     std::vector<int> nodes = attempt_->nodes();
-    for (const int node : next_attempt_nodes()) {
-      if (attempt_->has(node) || !watch_.is_stable(node, elastic_.stable_time)) continue;
-      names.push_back(agents_.host(node).host);
-      nodes.push_back(node);
-    }
-    const bool gains = num_assigned(nodes) > attempt_->num_ranks();
-    if (names.empty() || !gains || std::ssize(attempt_->nodes()) >= elastic_.hosts.max) return;
-    restart_reason_ = describe_joined(names);
+    if (joined.empty() || std::ssize(nodes) >= elastic_.hosts.max) return;
+    nodes.insert(nodes.end(), joined.begin(), joined.end());
+    if (num_assigned(nodes) <= attempt_->num_ranks()) return;  // they wait as spares
+    restart_reason_ = describe_joined(agents_.names(joined));
     attempt_->request_restart(restart_reason_ + ": the ranks save and restart with it");
   }
 
@@ -195,12 +196,8 @@ class ElasticRun {
       return leaving_.count(node) > 0 || std::count(nodes.begin(), nodes.end(), node) > 0;
     });
     if (!has_quorum(staying)) return false;
-    std::vector<std::string> names;
-    for (const int node : nodes) {
-      leaving_[node] = signal;
-      names.push_back(agents_.host(node).host);
-    }
-    const std::string why = describe_signaled(names, signal);
+    for (const int node : nodes) leaving_[node] = signal;
+    const std::string why = describe_signaled(agents_.names(nodes), signal);
     if (!restart_reason_.empty()) {
       agents_.log_note(why + ": the run continues without it");
     } else {
@@ -327,15 +324,19 @@ class ElasticRun {
     std::vector<int> steady = nodes;
     std::erase_if(steady, is_flapping);
     if (has_quorum(steady)) nodes = std::move(steady);
+    return up_to_max(std::move(nodes));
+  }
+
+  // Returns the first of these nodes, up to the maximum.
+  std::vector<int> up_to_max(std::vector<int> nodes) const {
     nodes.resize(std::min(nodes.size(), static_cast<size_t>(elastic_.hosts.max)));
     return nodes;
   }
+  std::vector<int> attempt_candidates() const { return up_to_max(usable()); }
 
-  // Returns how many ranks an attempt on the first of these nodes would have, up to the maximum.
-  int num_assigned(std::vector<int> nodes) const {
-    nodes.resize(std::min(nodes.size(), static_cast<size_t>(elastic_.hosts.max)));
-    const auto ranks = assign_ranks(agents_.num_slots(nodes), elastic_.model_parallel);
-    return std::accumulate(ranks.begin(), ranks.end(), 0);
+  // Returns how many ranks an attempt on the first of these nodes would have.
+  int num_assigned(const std::vector<int>& nodes) const {
+    return sum_of(assign_ranks(agents_.num_slots(up_to_max(nodes)), elastic_.model_parallel));
   }
 
   // Returns whether these nodes are enough to start.
@@ -345,15 +346,14 @@ class ElasticRun {
 
   // Returns what a quorum is still short of, hosts before ranks.
   QuorumCount quorum_count() const {
-    const std::vector<int> nodes = usable();
+    const std::vector<int> nodes = attempt_candidates();
     if (std::ssize(nodes) < elastic_.hosts.min || num_assigned(nodes) > 0)
       return {.available = std::ssize(nodes), .needed = elastic_.hosts.min};
     return count_ranks(agents_.num_slots(nodes), elastic_.model_parallel);
   }
 
   JobOutcome quorum_failure() const {
-    std::vector<std::string> there;
-    for (const int node : usable()) there.push_back(agents_.host(node).host);
+    const auto there = agents_.names(attempt_candidates());
     return {
         .status = elastic_.requeue_code,
         .message = describe_missing_quorum(quorum_count(), there, waited_, elastic_.requeue_code),

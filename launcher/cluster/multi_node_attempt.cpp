@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
 #include <utility>
 
 #include "base/text/diagnostics.h"
@@ -58,7 +57,7 @@ void MultiNodeAttempt::log_notes() const {
 
 std::vector<RemoteNode> MultiNodeAttempt::assign_hosts() {
   std::vector<int> ranks = agents_.num_slots(nodes_);
-  num_slots_ = std::accumulate(ranks.begin(), ranks.end(), 0);
+  num_slots_ = sum_of(ranks);
   if (config_.elastic) ranks = assign_ranks(ranks, config_.elastic->model_parallel);
   std::vector<RemoteNode> hosts;
   int first_rank = 0;

@@ -17,8 +17,7 @@ namespace zeroth::launcher {
 class MultiNodeAttempt {
  public:
   // `nodes` are ready, in the order of their ranks, and have ranks for one copy of the model.
-  // `on_leaving` may be empty: then a signal to one
-  // node applies to the whole job.
+  // `on_leaving` may be empty: then a signal to one node applies to the whole job.
   MultiNodeAttempt(boost::asio::io_context& io, const MultiNodeConfig& config, AgentPool& agents,
                    std::vector<int> nodes, const RestartAttempt& attempt,
                    RemoteRanks::OnLeaving on_leaving = {});

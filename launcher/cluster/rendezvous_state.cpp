@@ -25,18 +25,20 @@ RendezvousAction next_action(const NodeRange& range, const RendezvousState& rend
                              std::chrono::milliseconds last_call,
                              std::chrono::milliseconds join_timeout) {
   const auto& [num_usable, has_ranks, num_pending, waited, since_quorum] = rendezvous_state;
-  if (num_usable >= range.max)
-    return has_ranks ? RendezvousAction::kStart : RendezvousAction::kGiveUp;
+  if (num_usable >= range.max && has_ranks) return RendezvousAction::kStart;
   if (num_usable < range.min || !has_ranks)
     return waited < join_timeout ? RendezvousAction::kWait : RendezvousAction::kGiveUp;
   return num_pending > 0 && since_quorum < last_call ? RendezvousAction::kWait
                                                      : RendezvousAction::kStart;
 }
 
+int sum_of(const std::vector<int>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0);
+}
+
 std::vector<int> assign_ranks(const std::vector<int>& slots, const ModelParallelSize& size) {
   const auto usable_ranks = [&](const std::vector<int>& ranks) {
-    const int64_t sum = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
-    return sum - sum % size.num_ranks();
+    return sum_of(ranks) - sum_of(ranks) % size.num_ranks();
   };
   std::vector<int> assigned = slots;
   for (int& ranks : assigned) ranks -= static_cast<int>(ranks % size.tensor);
@@ -65,8 +67,13 @@ std::string describe_signaled(const std::vector<std::string>& hosts, int signal)
 }
 
 QuorumCount count_ranks(const std::vector<int>& slots, const ModelParallelSize& size) {
-  return {"rank", std::accumulate(slots.begin(), slots.end(), int64_t{0}), size.num_ranks(),
-          describe(size)};
+  return {"rank", sum_of(slots), size.num_ranks(), describe(size)};
+}
+
+std::string describe_shortage(const QuorumCount& count, int64_t num_hosts) {
+  return fmt::format("{} on {}, but one copy of the model needs {} ({})",
+                     pluralize(count.available, count.unit), pluralize(num_hosts, "host"),
+                     count.needed, count.reason);
 }
 
 std::string describe_waiting(const QuorumCount& count, std::chrono::milliseconds limit,

@@ -13,13 +13,15 @@ namespace zeroth::launcher {
 
 struct RendezvousState {
   int num_usable = 0;                   // nodes that could run ranks now
-  bool has_ranks = true;                // those nodes have ranks for one copy of the model
+  bool has_ranks = true;                // the first of them have those of one copy of the model
   int num_pending = 0;                  // nodes that have not answered yet
   std::chrono::milliseconds waited{0};  // since the previous attempt ended, or the launcher started
   std::chrono::milliseconds since_quorum{0};  // since there was a quorum
 };
 
 enum class RendezvousAction { kWait, kStart, kGiveUp };
+
+int sum_of(const std::vector<int>& numbers);
 
 // Returns how many ranks each node starts, given the nodes' slots: together the largest multiple of
 // the ranks that one copy of the model needs, which is 0 if they are too few. The first nodes get
@@ -33,8 +35,7 @@ std::string describe_spares(int64_t num_spares, int64_t num_ranks, const ModelPa
 
 // Decides as torch's rendezvous does: starts at once with the maximum number of nodes or if none is
 // pending; starts with a quorum after `last_call`, the time for pending nodes. `join_timeout` is
-// the time for a quorum. Nodes beyond the maximum are spares; if those within it have too few
-// ranks, more time would not help.
+// the time for a quorum. Nodes beyond the maximum are spares.
 RendezvousAction next_action(const NodeRange& range, const RendezvousState& rendezvous_state,
                              std::chrono::milliseconds last_call,
                              std::chrono::milliseconds join_timeout);
@@ -54,6 +55,9 @@ struct QuorumCount {
 
 // Returns the ranks that one copy of the model needs, and those of nodes with these slots.
 QuorumCount count_ranks(const std::vector<int>& slots, const ModelParallelSize& size);
+
+// Returns "4 ranks on 2 hosts, but one copy of the model needs 8 (...)".
+std::string describe_shortage(const QuorumCount& count, int64_t num_hosts);
 
 // Returns "1 host of at least 2 available: waiting up to 600 s for more; no answer yet from b".
 std::string describe_waiting(const QuorumCount& count, std::chrono::milliseconds limit,

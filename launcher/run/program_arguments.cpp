@@ -21,10 +21,10 @@ std::string find_in_json(const std::string& path, const std::vector<std::string_
                                        {.name = path, .limits = kConfigLimits});
   if (!file.is_object()) return "";
   std::string value;
-  for (const auto& [key, given] : file.items()) {
+  for (const auto& [key, entry] : file.items()) {
     const bool found = std::find(flags.begin(), flags.end(), "--" + key) != flags.end();
-    if (found && !given.is_null())
-      value = given.is_string() ? given.get<std::string>() : given.dump();
+    if (found && !entry.is_null())
+      value = entry.is_string() ? entry.get<std::string>() : entry.dump();
   }
   return value;
 } catch (const Error&) {
@@ -33,8 +33,9 @@ std::string find_in_json(const std::string& path, const std::vector<std::string_
 
 std::optional<int64_t> find_count(const std::vector<std::string>& command,
                                   const std::vector<std::string_view>& flags) {
+  constexpr int64_t kMaxCount = 1'000'000;  // as of the keys
   const auto count = parse_number<int64_t>(find_argument(command, flags));
-  return count && *count > 0 ? count : std::nullopt;
+  return count && *count > 0 && *count <= kMaxCount ? count : std::nullopt;
 }
 
 bool is_finetune(const std::vector<std::string>& command) {

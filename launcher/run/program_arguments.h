@@ -1,4 +1,5 @@
-// What the command line of PROGRAM says: whether it only prints, and where it saves checkpoints.
+// What the command line of PROGRAM says: whether it only prints, where it saves checkpoints, and
+// over how many ranks it divides a model.
 #pragma once
 
 #include <cstdint>

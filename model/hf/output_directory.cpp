@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a run writes before its model; ".part" follows in the names that a killed run leaves.
+// What a run writes before its model, by replace_file(), of which a killed run leaves NAME.part.
 constexpr std::array kReports = {"train_log.html", "trace.json"};
 
 bool is_mount_point(const fs::path& path) {

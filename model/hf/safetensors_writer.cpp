@@ -3,6 +3,7 @@
 #include <ATen/ops/isinf.h>
 #include <fcntl.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,8 +52,13 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::S
     create(layout);
     return;
   }
-  fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (fd_.get() < 0) throw_write_error(path, " cannot be opened");
+  fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat status {};
+  if (fd_.get() < 0 || ::fstat(fd_.get(), &status) != 0)
+    throw_write_error(path, " cannot be opened");
+  if (!S_ISREG(status.st_mode) || status.st_size != layout.size)
+    throw Error("{} is not the file of {} bytes that another rank has made", path.string(),
+                layout.size);
 }
 
 void SafetensorsWriter::create(const SafetensorsLayout& layout) {
@@ -64,6 +70,10 @@ void SafetensorsWriter::create(const SafetensorsLayout& layout) {
   if (!reserved && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
     throw_write_error(path_, fmt::format(": reserving {} bytes failed", layout.size));
   }
+  // Another machine's writer must not write beyond the end: an NFS client fills the page before its
+  // bytes with zeros there.
+  if (!reserved && ::ftruncate(fd_.get(), layout.size) != 0 && errno != EINVAL)
+    throw_write_error(path_, fmt::format(": extending to {} bytes failed", layout.size));
   write_bytes(layout.header.data(), layout.header.size(), 0);
 }
 

@@ -56,20 +56,6 @@ TEST_CASE("two ranks save a checkpoint, which has what both wrote") {
   CHECK(manifest.files.size() == 2);
 }
 
-TEST_CASE("a rank that sees another folder than rank 0 is named, and nothing is saved") {
-  const std::vector disks = {std::make_shared<FaultyFileSystem>(),
-                             std::make_shared<FaultyFileSystem>()};
-  ThreadRankGroup group(2);
-  const Names heard = group.run([&](RankGroup& ranks) {
-    const Saver saver(disks[static_cast<size_t>(ranks.rank())], ranks, {.run_id = "run"});
-  });
-  CHECK(heard ==
-        Names(2,
-              "looking for rank 0's file failed: rank 1: /fake is not the folder in which rank "
-              "0 saves: use one on a file system that all machines of the run share"));
-  CHECK(names_in(*disks[0]) == Names{".owner-1"});
-}
-
 TEST_CASE("each save names the one before, and where the run went on from") {
   const auto file_system = std::make_shared<FaultyFileSystem>();
   CommitResult first, second;

@@ -65,6 +65,16 @@ TEST_CASE("what a step gathers of parameters is told before the run") {
   CHECK(known().gathered_per_step > 8 * (all - 2 * last));
   config.pipeline.schedule = configs::PipelineConfig::Schedule::kBreadthFirst;
   CHECK(known().gathered_per_step == 2 * all - last);
+  config.pipeline = {.stages = 2};  // 1F1B: the last stage has one micro-batch after the other
+  const auto per_step = [&](int64_t accumulation) {
+    config.batch.accumulation_steps = accumulation;
+    return estimate_memory(blocks, config,
+                           {.shape = comm::MeshShape::data_parallel(2).with(comm::MeshDim::kPp, 2)})
+        .gathered_per_step;
+  };
+  CHECK(per_step(16) - per_step(8) == per_step(24) - per_step(16));
+  CHECK(per_step(24) > 2 * per_step(8));
+  config.pipeline = {.schedule = configs::PipelineConfig::Schedule::kBreadthFirst};
   config.zero.prefetch_bucket_elements = 1'000'000;  // all stay
   CHECK(known().gathered_per_step == all);
 }

@@ -50,10 +50,10 @@ class Joining final : public ModelSink {
   void begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype) override {
     num_planned = std::ssize(parameters);
   }
-  std::string place() const override { return "there"; }
-  bool join(const std::string& place, const std::vector<model::PlannedTensor>& parameters,
+  std::string directory() const override { return "there"; }
+  bool join(const std::string& directory, const std::vector<model::PlannedTensor>& parameters,
             torch::Dtype) override {
-    CHECK(place == "there");
+    CHECK(directory == "there");
     num_planned = std::ssize(parameters);
     return joins_;
   }

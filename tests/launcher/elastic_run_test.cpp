@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "launcher/machine/local_addresses.h"
 #include "tests/launcher/multi_host_process.h"
@@ -128,6 +130,23 @@ TEST_CASE("elastic_spares: ranks beyond the largest multiple of a copy's ranks w
   CHECK(count(result.out, "WORLD_SIZE=4\n") == 4);
   CHECK(count(result.out, "LOCAL_SIZE=3\n") == 3);
   CHECK(none_alive(pids));
+}
+
+TEST_CASE("elastic_spares: hosts that join are taken in once they make up another copy") {
+  const TempFolder directory;
+  const std::string file = directory.write("hosts", "127.0.0.1:2,127.0.0.2:1");
+  MultiHostProcess job({"--hosts", "127.0.0.1:2,127.0.0.2:1", "--hosts-file", file, "--elastic",
+                        "1:3", "--model-parallel", "2:1", "--restarts", "0", "--", rank_program(),
+                        "by-round", "finish", "0", ",", "env", "WORLD_SIZE"});
+  job.wait_for_pids(2);
+  job.wait_for_words("zeroth: 1 of 3 ranks waits as a spare");
+  std::this_thread::sleep_for(std::chrono::seconds(4));  // it is stable, and would gain nothing
+  std::filesystem::rename(directory.write("more", "127.0.0.1:2,127.0.0.2:1,127.0.0.3:1"), file);
+  const auto result = job.wait();
+  CHECK(result.status == 0);
+  CHECK(count(result.err, "joined: the ranks save") == 1);
+  CHECK(contains(result.err, "zeroth: round 1 on 3 hosts with 4 ranks (0 of 0 restarts used)"));
+  CHECK(count(result.out, "WORLD_SIZE=4\n") == 4);
 }
 
 TEST_CASE("elastic_spares: with less than one copy of the model the run is to be requeued") {

@@ -43,6 +43,7 @@ TEST_CASE("the ranks of one copy of a model follow from finetune's flags and fil
   CHECK(size({"finetune", directory.write("run.json", R"({"pipeline_parallel": 2, "deepspeed":
         {"tensor_parallel": {"autotp_size": 8}}})")}) == Pair(2, 8));
   CHECK(size({"finetune", "--pipeline-parallel", "-2"}) == Pair(1, 1));
+  CHECK(size({"finetune", "--pipeline-parallel", "4294967296"}) == Pair(1, 1));
   CHECK(size({"finetune", "--deepspeed", directory / "none.json"}) == Pair(1, 1));
   CHECK(size({"finetune"}) == Pair(1, 1));
   CHECK(size({"mine", "--deepspeed", file}) == Pair(1, 1));

@@ -40,6 +40,10 @@ TEST_CASE("two writers write one file") {
   const std::string missing = message_of<Error>(
       [&] { SafetensorsWriter(path, torch::kFloat32, plan, SafetensorsWriter::Access::kOpen); });
   CHECK(missing.starts_with(path.string() + " cannot be opened: No such file or directory"));
+  write_text(path, "short");
+  CHECK(message_of<Error>([&] {
+          SafetensorsWriter(path, torch::kFloat32, plan, SafetensorsWriter::Access::kOpen);
+        }).find("is not the file of ") != std::string::npos);
   SafetensorsWriter first(path, torch::kFloat32, plan);
   SafetensorsWriter second(path, torch::kFloat32, plan, SafetensorsWriter::Access::kOpen);
   const torch::Tensor a = torch::randn({2, 3}), b = torch::randn({4});

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <new>
+#include <regex>
 #include <set>
 
 #include "base/error.h"
@@ -205,6 +206,32 @@ TEST_CASE("an output that another run holds is refused on all ranks, and locked 
   CHECK(names_in(directory.path()).empty());
 }
 
+TEST_CASE("an output that another machine does not see is refused before training") {
+  const TempFolder directory;
+  const auto run = [&](const char* output_of_rank_1, bool saves) {
+    testing::run_ranks(
+        2,
+        [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+          RunPlan plan;
+          plan.flags.output = directory / (mesh->rank() == 0 ? "a/out" : output_of_rank_1);
+          if (saves) plan.flags.intervals.save = {Interval::Mode::kSteps, 10};
+          const std::string heard = message_of<Error>([&] { lock_output(plan, *mesh); });
+          if (!saves || std::string(output_of_rank_1) == "a/out") {
+            CHECK(heard == "no exception");
+          } else {
+            CHECK(has(heard, plan.flags.output + ": rank 1 (host "));
+            CHECK(has(heard, ") does not see what rank 0 writes there: checkpoints need a folder"));
+          }
+        },
+        {.nodes = {"one", "two"}});
+    for (const auto& entry : fs::recursive_directory_iterator(directory.path()))
+      CHECK_MESSAGE(entry.is_directory(), entry.path().string());
+  };
+  run("a/out", true);
+  run("b/out", true);
+  run("b/out", false);
+}
+
 TEST_CASE(
     "the next round takes the checkpoints over with the output: the one before commits none") {
   const TempFolder directory;
@@ -277,7 +304,7 @@ TEST_CASE("ranks that join write one model, and who cannot write is named") {
       const bool first = mesh->rank() == 0;
       if (first) output.begin(infos, torch::kFloat32);
       const std::string place =
-          comm::all_gather_strings(first ? output.place() : "", "place", group).front();
+          comm::all_gather_strings(first ? output.directory() : "", "place", group).front();
       if (!first) {
         CHECK_FALSE(output.join(bench / "elsewhere", infos, torch::kFloat32));
         CHECK(output.join(place, infos, torch::kFloat32));
@@ -309,8 +336,12 @@ TEST_CASE("the model of a pipeline is that of one rank, to the byte") {
   const std::string flags = fmt::format("{} --steps 2 --lr 1e-2", kTrain);
   const auto alone = bench.zeroth(1, flags + " --output alone");
   REQUIRE_MESSAGE(alone.code == 0, alone.out << alone.err);
-  const auto staged = bench.zeroth(2, flags + " --pipeline-parallel 2 --output staged");
+  bench.write("ds.json", R"({"pipeline": {"stages": 2}, "comms_logger": {"enabled": true}})");
+  const auto staged = bench.zeroth(2, flags + " --deepspeed ds.json --output staged");
   REQUIRE_MESSAGE(staged.code == 0, staged.out << staged.err);
+  CHECK(has(staged.out, "all_reduce"));
+  // No stage passes its parameters, of several KiB, to rank 0.
+  CHECK_FALSE(std::regex_search(staged.out, std::regex("broadcast +[0-9.]+ [KMG]iB")));
   CHECK(bench.read("staged/model.safetensors") == bench.read("alone/model.safetensors"));
 }
 

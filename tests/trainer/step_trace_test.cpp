@@ -27,10 +27,8 @@ engine::StepStats traced(int64_t step, size_t ranks = 2, size_t events = 1) {
   return stats;
 }
 
-engine::StepStats untraced(int64_t step) {
-  engine::StepStats stats;
-  stats.step = step;
-  return stats;
+bool add(StepTrace& trace, const engine::StepStats& stats, double begin_s) {
+  return trace.add(stats, begin_s, [](const std::string& text) { FAIL(text); });
 }
 
 }  // namespace
@@ -39,14 +37,12 @@ TEST_CASE("the second step of an attempt with a pipeline is traced for the page"
   for (const int64_t first : {1, 41}) {
     StepTrace trace({}, 2, true);
     CHECK_FALSE(trace.is_due(first));
-    CHECK_FALSE(trace.add(untraced(first), 0));
     CHECK(trace.is_due(first + 1));
-    CHECK_FALSE(trace.add(traced(first + 1), 1));  // not one of --trace-steps
+    CHECK_FALSE(add(trace, traced(first + 1), 1));  // not one of --trace-steps
     CHECK_FALSE(trace.is_due(first + 2));
   }
   for (StepTrace trace : {StepTrace({}, 1, true), StepTrace({}, 2, false)}) {
-    (void)trace.add(untraced(1), 0);
-    CHECK_FALSE(trace.is_due(2));
+    for (const int64_t step : {1, 2, 3}) CHECK_FALSE(trace.is_due(step));
   }
 }
 
@@ -54,9 +50,8 @@ TEST_CASE("--trace-steps are events of a Chrome trace, a process for each rank")
   StepTrace trace(StepRange{4, 5}, 2, false);
   for (const int64_t step : {3, 4, 5, 6}) CHECK(trace.is_due(step) == (step == 4 || step == 5));
   CHECK(nlohmann::json::parse(trace.chrome_trace())["traceEvents"].empty());
-  CHECK(trace.add(traced(4), 10));
-  CHECK(trace.add(traced(5), 10.5));
-  CHECK_FALSE(trace.add(untraced(6), 11));
+  CHECK(add(trace, traced(4), 10));
+  CHECK(add(trace, traced(5), 10.5));
   const auto events = nlohmann::json::parse(trace.chrome_trace())["traceEvents"];
   REQUIRE(events.size() == 2 + 2 * (2 + 3));
   CHECK(events[1] == nlohmann::json::parse(R"({"name": "process_name", "ph": "M", "pid": 1,
@@ -69,6 +64,19 @@ TEST_CASE("--trace-steps are events of a Chrome trace, a process for each rank")
                                                "dur": 2000, "pid": 1, "tid": 0})"));
   CHECK(events[6]["name"] == "update");
   CHECK(events[7]["ts"] == 501'000);  // the next step began half a second later
+}
+
+TEST_CASE("a trace ends where it has no room for more, and says so once") {
+  StepTrace trace(StepRange{1, 3}, 2, true);
+  CHECK(add(trace, traced(1, 2, 10), 0));
+  const std::string before = trace.chrome_trace();
+  std::vector<std::string> warnings;
+  const auto warn = [&](const std::string& text) { warnings.push_back(text); };
+  CHECK_FALSE(trace.add(traced(2, 2, kMaxTracedEvents / 2), 1, warn));
+  CHECK_FALSE(trace.add(traced(3, 2, 10), 2, warn));
+  CHECK(warnings == std::vector<std::string>{
+                        "trace.json ends before step 2: more than 200000 events do not fit"});
+  CHECK(trace.chrome_trace() == before);
 }
 
 TEST_CASE("the page has every rank, or of many ranks one of each stage") {
@@ -85,6 +93,7 @@ TEST_CASE("the page has every rank, or of many ranks one of each stage") {
     CHECK(page["ranks"][3]["name"] ==
           fmt::format("rank {}, stage 3", 3 * large.timelines.size() / 4));
   }
+  CHECK(page_timeline(traced(2, 4, 10'000), 4).is_null());
 }
 
 }  // namespace zeroth::trainer::step_trace_test

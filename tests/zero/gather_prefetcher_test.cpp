@@ -37,15 +37,16 @@ GatherPrefetcher::GatherState nothing(size_t units) {
 
 }  // namespace
 
-TEST_CASE("what a step gathers counts each block again that was released in between") {
+TEST_CASE("a block that was released in between is gathered again") {
   UnitPlan plan = one_each(3);
+  using Counts = std::vector<int64_t>;
   const Units step = {0, 1, 2, 1, 0, 0, 1, 2, 1, 0};  // two micro-batches
-  CHECK(gathered_elements(plan, {}, step) == 128 * 9);
-  CHECK(gathered_elements(plan, {.prefetch_elements = 10000, .max_live_elements = 256}, step) ==
-        128 * 6);
-  CHECK(gathered_elements(plan, {.prefetch_elements = 10000}, step) == 128 * 3);
+  CHECK(count_gathers(plan, {}, step) == Counts{3, 4, 2});
+  CHECK(count_gathers(plan, {.prefetch_elements = 10000, .max_live_elements = 256}, step) ==
+        Counts{3, 1, 2});
+  CHECK(count_gathers(plan, {.prefetch_elements = 10000}, step) == Counts{1, 1, 1});
   plan.units[1].gather_policy = GatherPolicy::kAfterUpdate;
-  CHECK(gathered_elements(plan, {}, step) == 128 * 5);
+  CHECK(count_gathers(plan, {}, step) == Counts{3, 0, 2});
 }
 
 TEST_CASE("so many elements are gathered ahead as the limits allow, at least one block") {

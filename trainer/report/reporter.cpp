@@ -264,7 +264,7 @@ void Reporter::step(const engine::StepStats& stats, double data_wait_s) {
   attempts_.step(stats.step);
   const nlohmann::json logged = record_.step(row);
   progress_.step(row);
-  trace(stats, end - step_s);
+  const bool wrote_trace = trace(stats, end - step_s);
   if (first) log_notes();
   if (comm::CommLog* log = engine_->mesh().comm_log()) {
     for (const std::string& line : log->take_lines()) progress_.line(line);
@@ -282,7 +282,7 @@ void Reporter::step(const engine::StepStats& stats, double data_wait_s) {
     mfu_meter_.measure(zero::working_dtype(plan_.config), engine_->mesh());
     reset_step_timer();
   } else {
-    last_end_s_ = end;
+    last_end_s_ = wrote_trace ? now() : end;
   }
 }
 
@@ -316,15 +316,13 @@ void Reporter::warn_on_error(Action action) {
   }
 }
 
-void Reporter::trace(const engine::StepStats& stats, double begin_s) {
-  const bool is_asked = trace_.add(stats, begin_s);
-  if (stats.timelines.empty()) return;
+bool Reporter::trace(const engine::StepStats& stats, double begin_s) {
+  if (!writes_ || stats.timelines.empty()) return false;
   if (page_) page_->timeline(page_timeline(stats, plan_.config.pipeline.stages));
-  if (!is_asked) return;
-  warn_on_error([&] {
-    replace_file(std::filesystem::path(plan_.flags.output) / "trace.json", trace_.chrome_trace(),
-                 guard_);
-  });
+  const bool adds = trace_.add(stats, begin_s, warn_);
+  const std::filesystem::path path = std::filesystem::path(plan_.flags.output) / "trace.json";
+  if (adds) warn_on_error([&] { replace_file(path, trace_.chrome_trace(), guard_); });
+  return adds;
 }
 
 void Reporter::log_evaluation(int64_t step, const engine::EvalStats& stats) {

@@ -64,7 +64,7 @@ class Reporter {
   // Restarts the step timer: the time since the last step belongs to no step.
   void reset_step_timer() { last_end_s_ = now(); }
   // Returns whether the step is to be traced (Engine::trace_next_step).
-  bool traces(int64_t step) const { return trace_.is_due(step); }
+  bool traces(int64_t step) { return trace_.is_due(step); }
   // Reports a step. Collective. An output that can no longer be written (--metrics, the page,
   // monitors) is disabled with one warning. `data_wait_s`: of the step, for the loader.
   void step(const engine::StepStats& stats, double data_wait_s = 0);
@@ -103,7 +103,8 @@ class Reporter {
   // Reports the engine's notes that are not reported yet. The engine creates files on first use.
   void log_notes();
   void profile(const engine::StepStats& stats);
-  void trace(const engine::StepStats& stats, double begin_s);
+  // Returns whether it has written a file, whose time belongs to no step.
+  bool trace(const engine::StepStats& stats, double begin_s);
   // Returns false if the directory of that name in OUTPUT/runs is gone.
   bool resume_in(const std::string& run_name);
   void show_monitors();  // reports where they write now

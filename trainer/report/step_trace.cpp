@@ -27,6 +27,12 @@ std::string rank_name(size_t rank, size_t num_ranks, int64_t stages) {
   return fmt::format("rank {}, stage {}", rank, rank * static_cast<size_t>(stages) / num_ranks);
 }
 
+size_t count_events(const std::vector<engine::Timeline>& timelines) {
+  size_t count = 0;
+  for (const engine::Timeline& timeline : timelines) count += timeline.size();
+  return count;
+}
+
 Json complete_event(const std::string& name, std::string_view category, size_t rank, double begin,
                     double end) {
   const int64_t from = microseconds(begin);
@@ -41,57 +47,66 @@ Json complete_event(const std::string& name, std::string_view category, size_t r
 
 }  // namespace
 
-bool StepTrace::is_due(int64_t step) const {
-  return (asked_ && asked_->contains(step)) ||
-         (traces_for_page_ && first_step_ > 0 && step == first_step_ + 1);
+bool StepTrace::is_due(int64_t step) {
+  if (requested_) return requested_->contains(step);
+  if (first_step_ == 0) first_step_ = step;
+  return traces_for_page_ && step == first_step_ + 1;
 }
 
-bool StepTrace::add(const engine::StepStats& stats, double begin_s) {
-  if (first_step_ == 0) first_step_ = stats.step;
-  if (stats.timelines.empty() || !asked_ || !asked_->contains(stats.step)) return false;
-  steps_.push_back({stats.step, begin_s, stats.timelines});
+bool StepTrace::add(const engine::StepStats& stats, double begin_s,
+                    const std::function<void(const std::string&)>& warn) {
+  if (is_full_ || !requested_ || !requested_->contains(stats.step)) return false;
+  num_events_ += count_events(stats.timelines);
+  is_full_ = num_events_ > kMaxTracedEvents;
+  if (is_full_) {
+    warn(fmt::format("trace.json ends before step {}: more than {} events do not fit", stats.step,
+                     kMaxTracedEvents));
+    return false;
+  }
+  const auto append = [this](const Json& event) { events_ += to_line(event) + ","; };
+  const size_t num_ranks = stats.timelines.size();
+  if (!begin_s_) {
+    begin_s_ = begin_s;
+    for (size_t rank = 0; rank < num_ranks; ++rank)
+      append({{"name", "process_name"},
+              {"ph", "M"},
+              {"pid", rank},
+              {"args", {{"name", rank_name(rank, num_ranks, stages_)}}}});
+  }
+  const double start = begin_s - *begin_s_;
+  for (size_t rank = 0; rank < num_ranks; ++rank) {
+    for (const engine::TimelineEvent& event : stats.timelines[rank]) {
+      const std::string kind = kKindNames.at(static_cast<size_t>(event.kind));
+      Json args = {{"step", stats.step}};
+      if (event.micro_batch >= 0) args["micro_batch"] = event.micro_batch;
+      if (event.chunk >= 0) args["chunk"] = event.chunk;
+      Json complete = complete_event(
+          event.micro_batch < 0 ? kind : fmt::format("{} {}", kind, event.micro_batch), kind, rank,
+          start + event.begin, start + event.end);
+      complete["args"] = std::move(args);
+      append(complete);
+      if (microseconds(event.waited) > 0)
+        append(complete_event("wait", "wait", rank, start + event.begin,
+                              start + event.begin + event.waited));
+    }
+  }
   return true;
 }
 
 std::string StepTrace::chrome_trace() const {
-  Json events = Json::array();
-  if (steps_.empty()) return to_line(Json{{"traceEvents", events}});
-  const size_t num_ranks = steps_.front().timelines.size();
-  for (size_t rank = 0; rank < num_ranks; ++rank) {
-    const std::string name = rank_name(rank, num_ranks, stages_);
-    events.push_back(
-        {{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", name}}}});
-  }
-  for (const TracedStep& traced : steps_) {
-    const double start = traced.begin_s - steps_.front().begin_s;
-    for (size_t rank = 0; rank < num_ranks; ++rank) {
-      for (const engine::TimelineEvent& event : traced.timelines[rank]) {
-        const std::string kind = kKindNames.at(static_cast<size_t>(event.kind));
-        Json args = {{"step", traced.step}};
-        if (event.micro_batch >= 0) args["micro_batch"] = event.micro_batch;
-        if (event.chunk >= 0) args["chunk"] = event.chunk;
-        Json complete = complete_event(
-            event.micro_batch < 0 ? kind : fmt::format("{} {}", kind, event.micro_batch), kind,
-            rank, start + event.begin, start + event.end);
-        complete["args"] = std::move(args);
-        events.push_back(std::move(complete));
-        if (microseconds(event.waited) > 0)
-          events.push_back(complete_event("wait", "wait", rank, start + event.begin,
-                                          start + event.begin + event.waited));
-      }
-    }
-  }
-  return to_line(Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}});
+  return fmt::format(R"({{"displayTimeUnit":"ms","traceEvents":[{}]}})",
+                     std::string_view(events_).substr(0, events_.empty() ? 0 : events_.size() - 1));
 }
 
 nlohmann::json page_timeline(const engine::StepStats& stats, int64_t stages) {
   const size_t num_ranks = stats.timelines.size();
-  size_t num_events = 0;
-  for (const engine::Timeline& timeline : stats.timelines) num_events += timeline.size();
-  const bool is_large = num_events > kMaxPageEvents || num_ranks > kMaxPageRanks;
+  const bool is_large = count_events(stats.timelines) > kMaxPageEvents || num_ranks > kMaxPageRanks;
   const size_t every = is_large ? num_ranks / static_cast<size_t>(stages) : 1;
   Json ranks = Json::array();
+  size_t num_shown = 0;
   for (size_t rank = 0; rank < num_ranks; rank += every) {
+    num_shown += stats.timelines[rank].size();
+    if (num_shown > kMaxPageEvents) return nullptr;
     Json events = Json::array();
     for (const engine::TimelineEvent& event : stats.timelines[rank])
       events.push_back({static_cast<int>(event.kind), event.micro_batch, event.chunk,

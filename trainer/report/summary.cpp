@@ -214,7 +214,7 @@ std::string precision_line(const configs::Config& config, bool trains) {
 
 std::string gathers_text(const engine::MemoryEstimate& estimate) {
   if (estimate.gathered_per_step == 0) return "";
-  return fmt::format("; a step gathers {} of them, each {:.3g} times",
+  return fmt::format("; in a step each rank gathers {} of parameters, each {:.3g} times",
                      format_bytes(estimate.gathered_per_step),
                      static_cast<double>(estimate.gathered_per_step) /
                          static_cast<double>(estimate.gathered_parameters));
