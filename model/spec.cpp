@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "model/hf/families/family.h"
 
 namespace zeroth::model {
 namespace {
@@ -41,8 +42,10 @@ double ModelSpec::score_scale(int64_t layer) const {
 
 void override_dropout(ModelSpec& spec, double p) {
   if (!(p >= 0 && p < 1)) throw Error("a dropout of {}, expected 0 <= p < 1", p);
-  spec.attention_dropout = p;
-  if (spec.family == "gpt2") spec.embedding_dropout = spec.residual_dropout = p;
+  const FamilyDropouts has = family_of(spec).dropouts;
+  if (has.attention) spec.attention_dropout = p;
+  if (has.residual) spec.residual_dropout = p;
+  if (has.embedding) spec.embedding_dropout = p;
 }
 
 std::vector<double> block_flops_per_token(const ModelSpec& spec, int64_t seq) {

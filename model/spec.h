@@ -46,7 +46,7 @@ struct QuantizationSpec {
 };
 
 struct ModelSpec {
-  std::string family;  // config.json's model_type: llama, mistral, qwen2, qwen3, gpt2
+  std::string family;  // config.json's model_type (hf/families)
 
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
@@ -106,7 +106,7 @@ struct ModelSpec {
   double score_scale(int64_t layer) const;
 };
 
-// Sets every dropout that the family has: GPT-2 all three, the others attention's.
+// Sets every dropout that the family has.
 void override_dropout(ModelSpec& spec, double p);
 
 // Reads `directory`/config.json. Throws one Error that lists every key that is missing, malformed

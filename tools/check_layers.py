@@ -76,6 +76,8 @@ PARAMETERS = 6
 # Sources whose test has another name: implementations are tested through their interface. Every main.cpp is tested
 # through its program; what calls CUDA is tested on machines with a GPU,
 # its kernels in tests/emulated_gpu as well.
+# Folders whose files are alike, and have one test.
+TESTED_TOGETHER = ("families",)
 TESTED_BY = {
     "comm/groups/c10d_group.cpp": "tests/comm/group_test.cpp",
     "comm/groups/exchange.cpp": "tests/comm/shared_memory_group_test.cpp",
@@ -242,7 +244,8 @@ def check_habits(source):
 def test_of(path):
     """Tests of a room stand side by side, whatever sub-folders it has."""
     path = pathlib.PurePosixPath(path)
-    return f"tests/{path.parts[0]}/{path.stem}_test.cpp"
+    stem = path.parent.name if path.parent.name in TESTED_TOGETHER else path.stem
+    return f"tests/{path.parts[0]}/{stem}_test.cpp"
 
 
 def check_has_test(source):

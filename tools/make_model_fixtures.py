@@ -28,6 +28,7 @@ ROTARY = dict(
     vocab_size=64, hidden_size=16, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-6, initializer_range=0.2,
 )
+LAYER_NORM = {key: value for key, value in ROTARY.items() if key != "rms_norm_eps"}
 GPT2 = dict(
     vocab_size=64, n_embd=16, n_layer=2, n_head=4, n_positions=32, initializer_range=0.2,
     attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0,
@@ -69,6 +70,11 @@ VARIANTS = {
     # Quantized by bitsandbytes: rows that are shorter than a block; rows of whole blocks, whose scales are quantized too.
     "llama_nf4": ("llama", ROTARY),
     "llama_nf4_double": ("llama", ROTARY | dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1)),
+    "ministral": ("ministral", ROTARY | dict(
+        head_dim=8, sliding_window=7, layer_types=["full_attention", "sliding_attention"])),
+    "seed_oss": ("seed_oss", ROTARY | dict(
+        head_dim=8, attention_dropout=0.0, residual_dropout=0.0, pad_token_id=PADDING)),
+    "starcoder2": ("starcoder2", LAYER_NORM | dict(sliding_window=7)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])

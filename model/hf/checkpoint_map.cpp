@@ -2,59 +2,15 @@
 
 #include <algorithm>
 #include <cctype>
-#include <span>
 #include <string_view>
 
 #include "base/error.h"
+#include "model/hf/families/family.h"
 
 namespace zeroth::model {
 namespace {
 
-// In a NamePair '#' is a placeholder for the layer's index. The suffix (".weight", ".bias") is
-// equal on both sides, unless the pair contains full names.
-struct NamePair {
-  std::string_view canonical;
-  std::string_view stored;
-};
-
 constexpr std::string_view kLmHead = "lm_head.weight";
-
-constexpr NamePair kLlama[] = {
-    {"embedding.weight", "embed_tokens.weight"},
-    {"layers.#.attention_norm.", "layers.#.input_layernorm."},
-    {"layers.#.attention.q.", "layers.#.self_attn.q_proj."},
-    {"layers.#.attention.k.", "layers.#.self_attn.k_proj."},
-    {"layers.#.attention.v.", "layers.#.self_attn.v_proj."},
-    {"layers.#.attention.o.", "layers.#.self_attn.o_proj."},
-    {"layers.#.attention.q_norm.", "layers.#.self_attn.q_norm."},
-    {"layers.#.attention.k_norm.", "layers.#.self_attn.k_norm."},
-    {"layers.#.mlp_norm.", "layers.#.post_attention_layernorm."},
-    {"layers.#.mlp.gate.", "layers.#.mlp.gate_proj."},
-    {"layers.#.mlp.up.", "layers.#.mlp.up_proj."},
-    {"layers.#.mlp.down.", "layers.#.mlp.down_proj."},
-    {"head.norm.", "norm."},
-};
-
-constexpr NamePair kGpt2[] = {
-    {"embedding.weight", "wte.weight"},
-    {"embedding.positions", "wpe.weight"},
-    {"layers.#.attention_norm.", "h.#.ln_1."},
-    {"layers.#.attention.qkv.", "h.#.attn.c_attn."},
-    {"layers.#.attention.o.", "h.#.attn.c_proj."},
-    {"layers.#.mlp_norm.", "h.#.ln_2."},
-    {"layers.#.mlp.up.", "h.#.mlp.c_fc."},
-    {"layers.#.mlp.down.", "h.#.mlp.c_proj."},
-    {"head.norm.", "ln_f."},
-};
-
-std::span<const NamePair> pairs(const ModelSpec& spec) {
-  if (spec.family == "gpt2") return kGpt2;
-  return kLlama;
-}
-
-std::string_view prefix(const ModelSpec& spec) {
-  return spec.family == "gpt2" ? "transformer." : "model.";
-}
 
 // Rewrites `name` if it begins with pattern `from`: the index is kept, and so is what follows the
 // pattern.
@@ -82,9 +38,10 @@ std::optional<std::string> rewrite(std::string_view name, std::string_view from,
 
 std::string stored_name(const ModelSpec& spec, const std::string& canonical) {
   if (canonical == "head.weight") return std::string(kLmHead);
-  for (const NamePair& pair : pairs(spec)) {
+  const Family& family = family_of(spec);
+  for (const NamePair& pair : family.names) {
     const auto name = rewrite(canonical, pair.canonical, pair.stored);
-    if (name) return std::string(prefix(spec)) + *name;
+    if (name) return std::string(family.prefix) + *name;
   }
   ZEROTH_CHECK(false, "no {} checkpoint holds a parameter {}", spec.family, canonical);
   return {};
@@ -92,9 +49,10 @@ std::string stored_name(const ModelSpec& spec, const std::string& canonical) {
 
 std::optional<std::string> canonical_name(const ModelSpec& spec, const std::string& stored) {
   if (stored == kLmHead) return "head.weight";
+  const Family& family = family_of(spec);
   std::string_view name = stored;
-  if (name.starts_with(prefix(spec))) name.remove_prefix(prefix(spec).size());
-  for (const NamePair& pair : pairs(spec)) {
+  if (name.starts_with(family.prefix)) name.remove_prefix(family.prefix.size());
+  for (const NamePair& pair : family.names) {
     const auto canonical = rewrite(name, pair.stored, pair.canonical);
     if (canonical) return canonical;
   }
@@ -102,10 +60,8 @@ std::optional<std::string> canonical_name(const ModelSpec& spec, const std::stri
 }
 
 bool is_ignored_buffer(const ModelSpec& spec, const std::string& stored) {
-  if (spec.family == "gpt2") {
-    return stored.ends_with(".attn.bias") || stored.ends_with(".attn.masked_bias");
-  }
-  return stored.ends_with("rotary_emb.inv_freq");
+  return std::ranges::any_of(family_of(spec).buffers,
+                             [&](std::string_view end) { return stored.ends_with(end); });
 }
 
 }  // namespace zeroth::model

@@ -43,6 +43,8 @@ class ConfigReader {
   bool has(const std::string& key) const { return object_.contains(key); }  // also when null
   // Returns null when the key is absent or null.
   const nlohmann::json* find(const std::string& key);
+  // Returns whether a call of this object has named the key.
+  bool was_read(const std::string& key) const { return seen_keys_.contains(key); }
 
   // Adds an error unless the key is absent, null, or equal to `harmless`.
   void require(const std::string& key, const nlohmann::json& harmless);

@@ -12,6 +12,7 @@
 #include "base/text/diagnostics.h"
 #include "base/text/printable.h"
 #include "model/hf/checkpoint_map.h"
+#include "model/hf/families/family.h"
 #include "model/hf/module_pattern.h"
 
 namespace zeroth::model {
@@ -24,13 +25,12 @@ using Kind = ModelModule::Kind;
 constexpr int64_t kMaxRank = 1'000'000;
 constexpr size_t kMinNamesToShorten = 20;  // as in peft
 
-// Returns what peft adapts if target_modules is not set; nothing for an unknown family.
+// Returns what peft adapts if target_modules is not set; nothing for a family that it does not
+// know.
 std::vector<std::string> usual_targets(const std::string& family) {
-  if (family == "gpt2") return {"c_attn"};
-  constexpr std::string_view kWithoutFusedAttention[] = {"llama", "mistral", "qwen2", "qwen3"};
-  if (std::ranges::find(kWithoutFusedAttention, family) == std::end(kWithoutFusedAttention))
-    return {};
-  return {"q_proj", "v_proj"};
+  const Family* const known = find_family(family);
+  const auto targets = known == nullptr ? std::span<const std::string_view>() : known->lora_targets;
+  return {targets.begin(), targets.end()};
 }
 
 class ModuleList {

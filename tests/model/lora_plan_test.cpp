@@ -154,9 +154,9 @@ TEST_CASE("families have the usual targets of peft") {
   CHECK(modules_of(plan_lora(spec_of("gpt2"), {})) ==
         std::set<std::string>{"layers.0.attention.qkv", "layers.1.attention.qkv"});
   ModelSpec other = spec_of("llama");
-  other.family = "phi";
+  other.family = "seed_oss";
   const std::string message = message_of<Error>([&] { plan_lora(other, {}); });
-  CHECK(has(message, "lora.target_modules is not set, and a phi model has no usual ones"));
+  CHECK(has(message, "lora.target_modules is not set, and a seed_oss model has no usual ones"));
   CHECK(has(message, "model.layers.0.self_attn.q_proj"));
 }
 

@@ -51,7 +51,10 @@ const char* const kVariants[] = {"llama",
                                  "qwen3_pad_tied",
                                  "gpt2_pad",
                                  "llama_nf4",
-                                 "llama_nf4_double"};
+                                 "llama_nf4_double",
+                                 "ministral",
+                                 "seed_oss",
+                                 "starcoder2"};
 
 }  // namespace
 

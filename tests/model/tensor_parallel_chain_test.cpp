@@ -43,6 +43,18 @@ ModelSpec variant(const std::string& name) {
     spec.sliding_window = 3;
     spec.windowed_layers = {true, false};
   }
+  if (name == "seed_oss") {
+    spec.family = name;
+    spec.qkv_bias = true;
+    spec.residual_dropout = 0.1;
+  }
+  if (name == "starcoder2") {
+    spec.family = name;
+    spec.norm = NormKind::kLayer;
+    spec.activation = Activation::kGeluTanh;
+    spec.gated_mlp = false;
+    spec.qkv_bias = spec.o_bias = spec.mlp_bias = spec.tie_word_embeddings = true;
+  }
   if (name != "gpt2") return spec;
   spec.family = "gpt2";
   spec.num_kv_heads = spec.num_heads;
@@ -55,8 +67,8 @@ ModelSpec variant(const std::string& name) {
   return spec;
 }
 
-const char* const kVariants[] = {"llama",  "qwen2",   "qwen3",       "gpt2",
-                                 "window", "padding", "padding_tied"};
+const char* const kVariants[] = {"llama",   "qwen2",        "qwen3",    "gpt2",      "window",
+                                 "padding", "padding_tied", "seed_oss", "starcoder2"};
 
 // 21 tokens: no two or four ranks have as many of them.
 MicroBatch batch_of(const ModelSpec& spec) {

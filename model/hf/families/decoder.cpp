@@ -1,0 +1,154 @@
+#include "model/hf/families/decoder.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/json/json.h"
+
+namespace zeroth::model {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::pair<std::string_view, Activation> kActivations[] = {
+    {"silu", Activation::kSilu},
+    {"swish", Activation::kSilu},
+    {"gelu", Activation::kGelu},
+    {"gelu_new", Activation::kGeluTanh},
+    {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"relu", Activation::kRelu}};
+
+constexpr NamePair kLlamaNames[] = {
+    {"embedding.weight", "embed_tokens.weight"},
+    {"layers.#.attention_norm.", "layers.#.input_layernorm."},
+    {"layers.#.attention.q.", "layers.#.self_attn.q_proj."},
+    {"layers.#.attention.k.", "layers.#.self_attn.k_proj."},
+    {"layers.#.attention.v.", "layers.#.self_attn.v_proj."},
+    {"layers.#.attention.o.", "layers.#.self_attn.o_proj."},
+    {"layers.#.attention.q_norm.", "layers.#.self_attn.q_norm."},
+    {"layers.#.attention.k_norm.", "layers.#.self_attn.k_norm."},
+    {"layers.#.mlp_norm.", "layers.#.post_attention_layernorm."},
+    {"layers.#.mlp.gate.", "layers.#.mlp.gate_proj."},
+    {"layers.#.mlp.up.", "layers.#.mlp.up_proj."},
+    {"layers.#.mlp.down.", "layers.#.mlp.down_proj."},
+    {"head.norm.", "norm."},
+};
+
+constexpr std::string_view kTargets[] = {"q_proj", "v_proj"};
+constexpr std::string_view kRotaryBuffers[] = {"rotary_emb.inv_freq"};
+
+// Reads layer_types, if it is given.
+void read_layer_types(ConfigReader& config, ModelSpec& spec) {
+  const json* types = config.find("layer_types");
+  if (types == nullptr) return;
+  if (!types->is_array() || static_cast<int64_t>(types->size()) != spec.num_layers) {
+    config.add_error("layer_types", "does not have one entry for each of the {} layers",
+                     spec.num_layers);
+    return;
+  }
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    const json& type = (*types)[layer];
+    if (type != "full_attention" && type != "sliding_attention") {
+      config.add_error("layer_types", "has {}; supported are full_attention, sliding_attention",
+                       quoted(type));
+    } else if (type == "sliding_attention" && spec.sliding_window == 0) {
+      config.add_error("layer_types", "has sliding_attention, but no sliding_window is in use");
+    }
+    spec.windowed_layers[layer] = type == "sliding_attention";
+  }
+}
+
+void read_window(ConfigReader& config, const WindowKeys& keys, ModelSpec& spec) {
+  spec.windowed_layers.assign(spec.num_layers, false);
+  if (!keys.allowed) {
+    config.reject("sliding_window");
+    config.reject("use_sliding_window");
+    return;
+  }
+  const bool off = config.has("sliding_window") && config.find("sliding_window") == nullptr;
+  const int64_t size = off ? 0 : config.size("sliding_window", keys.size);
+  int64_t first = 0;
+  if (keys.has_switch) {
+    const double from = config.number("max_window_layers", 28);
+    first = static_cast<int64_t>(std::clamp(from, 0.0, static_cast<double>(spec.num_layers)));
+  }
+  if (!keys.has_switch || config.flag("use_sliding_window", false)) spec.sliding_window = size;
+  for (int64_t layer = first; layer < spec.num_layers; ++layer) spec.windowed_layers[layer] = true;
+  if (!keys.has_layer_types) return config.reject("layer_types");
+  read_layer_types(config, spec);
+}
+
+void read_heads(ConfigReader& config, const DecoderKeys& keys, ModelSpec& spec) {
+  spec.num_heads = config.size("num_attention_heads", {}, kMaxWidth);
+  spec.num_kv_heads =
+      config.size("num_key_value_heads", keys.kv_heads.value_or(spec.num_heads), kMaxWidth);
+  const bool explicit_dim = config.find("head_dim") != nullptr || keys.head_dim;
+  spec.head_dim = explicit_dim ? config.size("head_dim", keys.head_dim, kMaxWidth)
+                               : spec.hidden_size / std::max<int64_t>(spec.num_heads, 1);
+  if (spec.num_heads == 0 || spec.num_kv_heads == 0) return;
+  if (!explicit_dim) {
+    require_multiple(config, "hidden_size", spec.hidden_size, "num_attention_heads",
+                     spec.num_heads);
+  }
+  require_multiple(config, "num_attention_heads", spec.num_heads, "num_key_value_heads",
+                   spec.num_kv_heads);
+  if (spec.num_heads * spec.head_dim > kMaxWidth) {
+    config.add_error("num_attention_heads", "{} x head_dim {}, expected at most {}", spec.num_heads,
+                     spec.head_dim, kMaxWidth);
+  }
+  if (spec.head_dim % 2 != 0) {
+    config.add_error("head_dim", "is {}, but rotary embeddings need an even number", spec.head_dim);
+  }
+}
+
+}  // namespace
+
+void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys) {
+  spec.hidden_size = config.size("hidden_size", {}, kMaxWidth);
+  spec.intermediate_size = config.size("intermediate_size", {}, 16 * kMaxWidth);
+  spec.num_layers = config.size("num_hidden_layers", {}, kMaxLayers);
+  read_heads(config, keys, spec);
+  spec.max_positions = config.size("max_position_embeddings", keys.max_positions);
+  spec.norm = keys.norm;
+  spec.norm_eps = config.positive(keys.norm_eps_key, keys.norm_eps);
+  spec.rope = read_rope(config, spec.head_dim, spec.max_positions);
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", keys.tied);
+  spec.attention_dropout = read_dropout(config, "attention_dropout", keys.attention_dropout);
+  for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"}) config.reject(key);
+  spec.activation = read_activation(config, "hidden_act", keys.activation);
+  read_window(config, keys.window, spec);
+}
+
+Activation read_activation(ConfigReader& config, const std::string& key,
+                           const std::string& fallback) {
+  return config.choose(key, config.text(key, fallback), kActivations,
+                       "silu, gelu, gelu_new, gelu_pytorch_tanh, relu");
+}
+
+double read_dropout(ConfigReader& config, const std::string& key, double fallback) {
+  const double p = config.number(key, fallback);
+  if (p < 0 || p >= 1) config.add_error(key, "is {}, expected 0 <= p < 1", p);
+  return p;
+}
+
+void require_multiple(ConfigReader& config, const char* key, int64_t value, const char* divisor_key,
+                      int64_t divisor) {
+  if (divisor > 0 && value % divisor != 0) {
+    config.add_error(key, "is {}, not a multiple of {} {}", value, divisor_key, divisor);
+  }
+}
+
+std::span<const NamePair> llama_names() {
+  return kLlamaNames;
+}
+
+std::span<const std::string_view> llama_targets() {
+  return kTargets;
+}
+
+std::span<const std::string_view> rotary_buffers() {
+  return kRotaryBuffers;
+}
+
+}  // namespace zeroth::model

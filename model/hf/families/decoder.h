@@ -1,0 +1,59 @@
+// What families of decoders with rotary embeddings share of their config.json and their names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model/hf/config_reader.h"
+#include "model/hf/families/family.h"
+#include "model/spec.h"
+
+namespace zeroth::model {
+
+// Limits far beyond any existing model; with these, no size of a tensor overflows.
+inline constexpr int64_t kMaxLayers = 1 << 10;
+inline constexpr int64_t kMaxWidth = 1 << 20;
+
+// The keys about windows of attention.
+struct WindowKeys {
+  bool allowed = false;          // otherwise sliding_window is refused
+  int64_t size = 0;              // if sliding_window is missing; 0: no window
+  bool has_switch = false;       // use_sliding_window turns it on, from max_window_layers on
+  bool has_layer_types = false;  // layer_types selects the layers; otherwise it is refused
+};
+
+// What a family does not share with the others: its defaults, and the keys that it has.
+struct DecoderKeys {
+  int64_t max_positions = 0;             // max_position_embeddings
+  std::optional<int64_t> kv_heads = {};  // num_key_value_heads; unset: as many as heads
+  std::optional<int64_t> head_dim = {};  // unset: hidden_size / num_attention_heads
+  NormKind norm = NormKind::kRms;
+  std::string norm_eps_key = "rms_norm_eps";
+  double norm_eps = 1e-6;
+  std::string activation = "silu";
+  bool tied = false;
+  double attention_dropout = 0;
+  WindowKeys window = {};
+};
+
+// Reads a decoder's keys but for biases. Adds errors to `config`.
+void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys);
+
+// Return a key's value, with errors for what is not supported.
+Activation read_activation(ConfigReader& config, const std::string& key,
+                           const std::string& fallback);
+double read_dropout(ConfigReader& config, const std::string& key, double fallback);
+void require_multiple(ConfigReader& config, const char* key, int64_t value, const char* divisor_key,
+                      int64_t divisor);
+
+// Llama's names, which most families have.
+std::span<const NamePair> llama_names();
+// What peft adapts in these families.
+std::span<const std::string_view> llama_targets();
+// Rotary frequencies, which older files contain.
+std::span<const std::string_view> rotary_buffers();
+
+}  // namespace zeroth::model

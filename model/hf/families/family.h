@@ -1,0 +1,51 @@
+// Families of models: what config.json's model_type says about how its other keys are read, and
+// how files name parameters. Each family is a file of this folder and an entry of the table in
+// families.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model/hf/config_reader.h"
+#include "model/spec.h"
+
+namespace zeroth::model {
+
+// In a NamePair '#' is a placeholder for the layer's index. The suffix (".weight", ".bias") is
+// equal on both sides, unless the pair contains full names.
+struct NamePair {
+  std::string_view canonical;
+  std::string_view stored;
+};
+
+// The dropouts that a family has, as ModelSpec names them.
+struct FamilyDropouts {
+  bool attention = true, residual = false, embedding = false;
+};
+
+struct Family {
+  std::string_view model_type;
+  // Reads what families do not share (read_model_spec() reads the rest); adds errors to the reader.
+  void (*read)(ConfigReader& config, ModelSpec& spec);
+  std::span<const NamePair> names;
+  std::string_view prefix = "model.";  // of stored names; files of the bare base model lack it
+  // Ends of names of buffers that older files contain, and which are no parameters.
+  std::span<const std::string_view> buffers;
+  std::span<const std::string_view> lora_targets = {};  // what peft adapts by default
+  FamilyDropouts dropouts = {};
+  // Whether the embedding has a padding row, and which one if pad_token_id is missing.
+  bool pads = true;
+  std::optional<int64_t> padding_token = {};
+};
+
+// Returns the family of a model_type, or null.
+const Family* find_family(std::string_view model_type);
+// Returns the family of a spec that was read from a config.json.
+const Family& family_of(const ModelSpec& spec);
+// Returns the model_types of all families, "llama, mistral, ...".
+std::string family_names();
+
+}  // namespace zeroth::model
