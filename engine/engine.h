@@ -105,9 +105,9 @@ class Engine {
 
   // Saves every full parameter once, in working precision, block by block. Calls `sink` on rank 0,
   // and in a pipeline on the ranks whose sinks join it; the others take part in the gathers.
-  // Collective. With kMasters values are in fp32:
-  // masters of trainable parameters, and the other parameters widened. Without
-  // InitOptions::saves_frozen only units of trainable parameters are gathered, and saved.
+  // Collective. With kMasters values are in fp32: masters of trainable parameters, and the other
+  // parameters widened. Without InitOptions::saves_frozen only units of trainable parameters are
+  // gathered, and saved.
   void save_model(ModelSink& sink, SavedValues values = SavedValues::kWorking);
   // Writes DIR/model.safetensors with the blocks' own parameter names. Collective; the file exists
   // when any rank returns. Rank 0 throws an Error if a value is not finite, and saves nothing.

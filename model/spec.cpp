@@ -33,7 +33,12 @@ int64_t ModelSpec::layer_window(int64_t layer) const {
   return sliding_window > 0 && windowed_layers[layer] ? sliding_window : 0;
 }
 
+bool ModelSpec::has_rope(int64_t layer) const {
+  return !learned_positions && (rope_layers.empty() || rope_layers[layer]);
+}
+
 double ModelSpec::score_scale(int64_t layer) const {
+  if (attention_multiplier) return *attention_multiplier;
   double scale = 1;
   if (scale_scores) scale /= std::sqrt(static_cast<double>(head_dim));
   if (scale_scores_by_layer) scale /= static_cast<double>(layer + 1);

@@ -11,11 +11,12 @@
 namespace zeroth::model {
 
 enum class NormKind { kRms, kLayer };
-enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
+enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kReluSquared };
 enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
 
 struct RopeSpec {
   double theta = 10000;
+  bool interleaved = false;  // dimensions 2i and 2i + 1 are a pair, not i and i + head_dim / 2
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1;                   // not read by kLongRope
   double attention_factor = 1;         // cosines and sines are multiplied by it
@@ -64,7 +65,8 @@ struct ModelSpec {
   bool o_bias = false;
   bool qk_norm = false;      // RMS norm over each head of q and k, before the rotary embedding
   bool scale_scores = true;  // by 1 / sqrt(head_dim)
-  bool scale_scores_by_layer = false;  // by 1 / (1 + layer) too
+  bool scale_scores_by_layer = false;               // by 1 / (1 + layer) too
+  std::optional<double> attention_multiplier = {};  // scales scores instead
 
   Activation activation = Activation::kSilu;
   bool gated_mlp = true;  // down(act(gate(x)) * up(x)); else down(act(up(x)))
@@ -75,6 +77,13 @@ struct ModelSpec {
   // A trained table of max_positions rows is added to the embedding; otherwise rotary embeddings.
   bool learned_positions = false;
   RopeSpec rope;
+  std::vector<bool> rope_layers;  // [layer]: has rotary embeddings; empty: all have
+
+  // Factors of the embedding's output, of what attention and MLP add to the residual stream, and of
+  // the logits.
+  double embedding_multiplier = 1;
+  double residual_multiplier = 1;
+  double logits_multiplier = 1;
 
   // Number of tokens that a token sees, itself included, in the layers whose flag is set. 0 means
   // no layer.
@@ -102,6 +111,8 @@ struct ModelSpec {
 
   // Returns the layer's window; 0 if the layer sees everything before a token.
   int64_t layer_window(int64_t layer) const;
+  // Returns whether the layer rotates q and k.
+  bool has_rope(int64_t layer) const;
   // Returns the factor on the layer's products of q and k.
   double score_scale(int64_t layer) const;
 };

@@ -75,6 +75,12 @@ VARIANTS = {
     "seed_oss": ("seed_oss", ROTARY | dict(
         head_dim=8, attention_dropout=0.0, residual_dropout=0.0, pad_token_id=PADDING)),
     "starcoder2": ("starcoder2", LAYER_NORM | dict(sliding_window=7)),
+    "helium": ("helium", ROTARY | dict(head_dim=4, attention_bias=True, mlp_bias=True, pad_token_id=None)),
+    "ernie4_5": ("ernie4_5", ROTARY | dict(head_dim=8, use_bias=True, pad_token_id=PADDING, tie_word_embeddings=True)),
+    "granite": ("granite", ROTARY | dict(
+        embedding_multiplier=12.0, attention_multiplier=0.3, residual_multiplier=0.22, logits_scaling=8.0)),
+    "arcee": ("arcee", ROTARY | dict(mlp_bias=True)),
+    "smollm3": ("smollm3", ROTARY | dict(no_rope_layers=[1, 0], pad_token_id=None)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])

@@ -74,7 +74,7 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
       head_dim_(spec.head_dim),
       window_(spec.layer_window(layer)),
       scale_(spec.score_scale(layer)),
-      rotary_(!spec.learned_positions),
+      rotary_(spec.has_rope(layer)),
       dropout_(dropout),
       tables_(std::move(tables)) {
   register_inputs(spec);

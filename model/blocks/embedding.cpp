@@ -139,6 +139,7 @@ Embedding::Embedding(const ModelSpec& spec, TensorParallelPtr tp)
     : Block("embedding"),
       vocab_shard_(spec.vocab_size, std::move(tp)),
       padding_token_(spec.padding_token),
+      multiplier_(spec.embedding_multiplier),
       dropout_(make_dropout_site(spec.embedding_dropout, label())) {
   weight_ =
       register_parameter("weight", meta_parameter({vocab_shard_.local_size, spec.hidden_size}));
@@ -181,6 +182,7 @@ Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
     y = y + embed(positions_, positions_adapter_, local_positions(batch),
                   VocabShard(positions_.size(0)), kNoPadding);
   }
+  if (multiplier_ != 1) y = y * multiplier_;
   return dropout(y, dropout_, batch, first);
 }
 

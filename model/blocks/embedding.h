@@ -67,6 +67,7 @@ class Embedding : public Block {
 
   VocabShard vocab_shard_;
   int64_t padding_token_;
+  double multiplier_;
   DropoutSite dropout_;
   torch::Tensor weight_;
   torch::Tensor positions_;  // [max_positions, hidden]; undefined with rotary embeddings

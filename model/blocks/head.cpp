@@ -232,7 +232,10 @@ class HeadLoss final : public CustomFunction {
 
 Head::Head(const ModelSpec& spec, const Tensor& tied_weight, int64_t max_logits,
            TensorParallelPtr tp)
-    : Block("head"), vocab_shard_(spec.vocab_size, std::move(tp)), max_logits_(max_logits) {
+    : Block("head"),
+      vocab_shard_(spec.vocab_size, std::move(tp)),
+      max_logits_(max_logits),
+      multiplier_(spec.logits_multiplier) {
   norm_ =
       register_module("norm", std::make_shared<Norm>(spec.norm, spec.hidden_size, spec.norm_eps));
   weight_ = register_parameter("weight",
@@ -282,6 +285,7 @@ Tensor Head::gather_logits(const std::vector<HeadTerm>& terms) const {
 
 Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
   Tensor y = norm_->forward(x);
+  if (multiplier_ != 1) y = y * multiplier_;
   if (vocab_shard_.tp) {
     y = gather_sequence(y, vocab_shard_.tp, "inputs of the head")
             .narrow(0, 0, batch.tokens.numel());

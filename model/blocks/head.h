@@ -86,6 +86,7 @@ class Head : public Block {
   torch::Tensor weight_;  // [vocab, hidden]
   std::optional<LoraAdapter> adapter_;
   int64_t max_logits_;
+  double multiplier_;  // of the logits
 };
 
 }  // namespace zeroth::model

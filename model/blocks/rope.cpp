@@ -123,14 +123,14 @@ RopeTable::Angles RopeTable::angles(const Tensor& positions, int64_t seq,
   const auto ready = [&](const Tensor& t) {
     return t.mul_(spec_.attention_factor).unsqueeze(2).to(like.options());
   };
-  return {ready(turns.cos()), ready(turns.sin())};
+  return {ready(turns.cos()), ready(turns.sin()), spec_.interleaved};
 }
 
 RopeTable::Angles RopeTable::sequence(int64_t seq, const Tensor& like) {
   const int64_t cached = matches(cached_, like) ? cached_.cos.size(1) : 0;
   if (depends_on_length(spec_) ? seq != cached : seq > cached)
     cached_ = angles(torch::arange(seq, torch::kLong).unsqueeze(0), seq, like);
-  return {cached_.cos.narrow(1, 0, seq), cached_.sin.narrow(1, 0, seq)};
+  return {cached_.cos.narrow(1, 0, seq), cached_.sin.narrow(1, 0, seq), spec_.interleaved};
 }
 
 RopeTable::Angles RopeTable::at(const Tensor& positions, const Tensor& like) {
@@ -141,7 +141,9 @@ RopeTable::Angles RopeTable::at(const Tensor& positions, const Tensor& like) {
 }
 
 Tensor rotate(const Tensor& x, const RopeTable::Angles& angles) {
-  return apply_function(std::make_shared<RotateFunction>(), {x, angles.cos, angles.sin})[0];
+  const Tensor pairs =
+      angles.interleaved ? x.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2) : x;
+  return apply_function(std::make_shared<RotateFunction>(), {pairs, angles.cos, angles.sin})[0];
 }
 
 }  // namespace zeroth::model

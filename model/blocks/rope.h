@@ -26,6 +26,7 @@ class RopeTable {
   struct Angles {
     torch::Tensor cos;  // [1 or batch, seq, 1, head_dim / 2], computed in fp32
     torch::Tensor sin;
+    bool interleaved = false;  // RopeSpec::interleaved
   };
 
   RopeTable(const RopeSpec& spec, int64_t head_dim, int64_t max_positions);
@@ -48,7 +49,8 @@ class RopeTable {
 };
 
 // Returns x [batch, seq, heads, head_dim], rotated in pairs (i, i + head_dim / 2). Keeps only the
-// angles for the backward.
+// angles for the backward. Interleaved pairs are moved there first and stay there: products of
+// queries and keys, which are moved alike, are the same.
 torch::Tensor rotate(const torch::Tensor& x, const RopeTable::Angles& angles);
 
 }  // namespace zeroth::model

@@ -3,6 +3,7 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/square.h>
 #include <fmt/format.h>
 
 #include <utility>
@@ -25,6 +26,8 @@ Tensor activate(const Tensor& x, Activation activation) {
       return at::gelu(x, "tanh");
     case Activation::kRelu:
       return at::relu(x);
+    case Activation::kReluSquared:
+      return at::square(at::relu(x));
   }
   return {};
 }
@@ -50,6 +53,7 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
                                    const TensorParallelPtr& tp)
     : Block(fmt::format("layers.{}", index)),
       tp_(tp),
+      residual_multiplier_(spec.residual_multiplier),
       attention_dropout_(make_dropout_site(spec.residual_dropout, label() + ".attention")),
       mlp_dropout_(make_dropout_site(spec.residual_dropout, label() + ".mlp")) {
   const auto norm = [&] {
@@ -68,10 +72,13 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
 torch::Tensor TransformerLayer::forward(const torch::Tensor& x, const MicroBatch& batch) {
   const int64_t first = tp_ ? sequence_shard(batch.tokens.numel(), *tp_).first : 0;
   const Norm::Residual before = attention_norm_->forward_residual(x);
-  const Tensor attended =
-      dropout(attention_->forward(before.norm, batch), attention_dropout_, batch, first);
+  const auto addend = [&](const Tensor& y, const DropoutSite& site) {
+    const Tensor kept = dropout(y, site, batch, first);
+    return residual_multiplier_ == 1 ? kept : kept * residual_multiplier_;
+  };
+  const Tensor attended = addend(attention_->forward(before.norm, batch), attention_dropout_);
   const Norm::Residual after = mlp_norm_->forward_residual(before.stream, attended);
-  return after.stream + dropout(mlp_->forward(after.norm, batch), mlp_dropout_, batch, first);
+  return after.stream + addend(mlp_->forward(after.norm, batch), mlp_dropout_);
 }
 
 Mlp::Mlp(const ModelSpec& spec, const TensorParallelPtr& tp) : activation_(spec.activation) {

@@ -46,6 +46,7 @@ class TransformerLayer : public Block {
 
  private:
   TensorParallelPtr tp_;
+  double residual_multiplier_;
   DropoutSite attention_dropout_, mlp_dropout_;  // of each half's output, before the residual sum
   std::shared_ptr<Norm> attention_norm_;
   std::shared_ptr<Attention> attention_;

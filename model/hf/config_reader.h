@@ -89,8 +89,10 @@ class ConfigReader {
 };
 
 // Reads the rotary part of config.json, in its old and its new spelling (spec_rope.cpp):
-// rope_theta, rope_scaling and rope_parameters; errors are added to `config`.
-RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions);
+// rope_theta, which is `theta` if it is missing, rope_scaling and rope_parameters; errors are added
+// to `config`.
+RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions,
+                   double theta = 10000);
 
 // Reads quantization_config (spec_quantization.cpp); errors are added to `config`. `spec` has all
 // other keys. Returns nullopt if the model's files are not quantized.

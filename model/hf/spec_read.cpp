@@ -71,7 +71,8 @@ const std::vector<std::string> kUnitFactors = {"pretraining_tp",      "logit_sca
 // A missing key means the family's default, null none.
 int64_t read_padding_token(ConfigReader& config, const Family& family, int64_t vocab_size) {
   constexpr const char* kKey = "pad_token_id";
-  if (!config.has(kKey)) return family.padding_token.value_or(-1);
+  const int64_t fallback = family.padding_token.value_or(-1);
+  if (!config.has(kKey)) return fallback < vocab_size ? fallback : -1;
   const json* const value = config.find(kKey);
   if (value == nullptr) return -1;
   const auto size = static_cast<double>(vocab_size);

@@ -107,9 +107,9 @@ void read_scaling(ConfigReader& rope, int64_t head_dim, int64_t max_positions, R
 
 }  // namespace
 
-RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions) {
+RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions, double theta) {
   RopeSpec spec;
-  spec.theta = config.positive("rope_theta", 10000.0);
+  spec.theta = config.positive("rope_theta", theta);
   config.require("partial_rotary_factor", 1.0);
 
   // The old key wins over the new one, as in transformers.

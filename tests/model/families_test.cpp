@@ -41,7 +41,9 @@ std::string refusal(const std::string& family, const json& changes) {
 TEST_CASE("families are found by model_type, and listed in messages") {
   CHECK(find_family("qwen3")->model_type == "qwen3");
   CHECK(find_family("phi3") == nullptr);
-  CHECK(family_names() == "llama, mistral, ministral, qwen2, qwen3, seed_oss, starcoder2, gpt2");
+  CHECK(family_names() ==
+        "llama, mistral, ministral, qwen2, qwen3, arcee, ernie4_5, granite, helium, seed_oss, "
+        "smollm3, starcoder2, gpt2");
   CHECK(refusal("phi3", json::object())
             .find("model_type is \"phi3\"; supported are llama, mistral, ") != std::string::npos);
 }
@@ -84,6 +86,89 @@ TEST_CASE("seed_oss has biases of q, k and v, dropouts, and a padding row by def
   CHECK(dropped.attention_dropout == 0.25);
   CHECK(dropped.residual_dropout == 0.25);
   CHECK(dropped.embedding_dropout == 0);
+}
+
+TEST_CASE("helium and ernie4_5 rotate interleaved pairs") {
+  const ModelSpec helium =
+      parse(smallest("helium"), {{"num_attention_heads", 20}, {"hidden_size", 2560}});
+  CHECK(helium.rope.interleaved);
+  CHECK(helium.rope.theta == 100000);
+  CHECK(helium.num_kv_heads == 20);
+  CHECK(helium.head_dim == 128);
+  CHECK(helium.norm_eps == 1e-8);
+  CHECK(helium.padding_token == 3);
+  CHECK_FALSE(helium.qkv_bias);
+  const json biases = {{"num_key_value_heads", 2}, {"head_dim", 8}, {"attention_bias", true}};
+  CHECK(parse(smallest("helium"), biases).qkv_bias);
+  CHECK_FALSE(parse(smallest("helium"), biases).o_bias);
+  CHECK(refusal("helium", {{"num_key_value_heads", 2}, {"head_dim", 16}})
+            .find("head_dim is 16, but 4 heads of it must make up hidden_size 32") !=
+        std::string::npos);
+
+  const ModelSpec ernie = parse(smallest("ernie4_5"));
+  CHECK(ernie.rope.interleaved);
+  CHECK(ernie.rope.theta == 500000);
+  CHECK(ernie.num_kv_heads == 2);
+  CHECK(ernie.head_dim == 128);
+  CHECK(ernie.norm_eps == 1e-5);
+  CHECK(ernie.padding_token == 0);
+  CHECK(ernie.tie_word_embeddings);
+  CHECK_FALSE(ernie.o_bias);
+  const ModelSpec biased = parse(smallest("ernie4_5"), {{"use_bias", true}, {"rope_theta", 100.0}});
+  CHECK(biased.qkv_bias);
+  CHECK(biased.o_bias);
+  CHECK(biased.mlp_bias);
+  CHECK(biased.rope.theta == 100);
+}
+
+TEST_CASE("granite has four factors, of which that of scores is 1 by default") {
+  const ModelSpec spec = parse(smallest("granite"));
+  CHECK(spec.score_scale(0) == 1);
+  CHECK(spec.embedding_multiplier == 1);
+  CHECK(spec.residual_multiplier == 1);
+  CHECK(spec.logits_multiplier == 1);
+  const ModelSpec scaled = parse(smallest("granite"), {{"embedding_multiplier", 12},
+                                                       {"attention_multiplier", 0.25},
+                                                       {"residual_multiplier", 0.22},
+                                                       {"logits_scaling", 8}});
+  CHECK(scaled.score_scale(2) == 0.25);
+  CHECK(scaled.embedding_multiplier == 12);
+  CHECK(scaled.residual_multiplier == 0.22);
+  CHECK(scaled.logits_multiplier == 0.125);
+  CHECK(refusal("llama", {{"logits_scaling", 8}}).find("logits_scaling") != std::string::npos);
+}
+
+TEST_CASE("arcee has a plain MLP with squared ReLU") {
+  const ModelSpec spec = parse(smallest("arcee"));
+  CHECK(spec.activation == Activation::kReluSquared);
+  CHECK_FALSE(spec.gated_mlp);
+  CHECK(spec.norm_eps == 1e-5);
+  CHECK(spec.max_positions == 4096);
+}
+
+TEST_CASE("smollm3 has no rotary embeddings in every fourth layer, or in those of a list") {
+  const json four = {{"num_hidden_layers", 4}};
+  const ModelSpec spec = parse(smallest("smollm3"), four);
+  CHECK(spec.rope_layers == std::vector<bool>{true, true, true, false});
+  CHECK(spec.has_rope(2));
+  CHECK_FALSE(spec.has_rope(3));
+  CHECK(spec.rope.theta == 2000000);
+  CHECK(spec.tie_word_embeddings);
+  CHECK(spec.num_kv_heads == 4);
+  CHECK(spec.padding_token == -1);
+  CHECK(parse(smallest("smollm3"), {{"no_rope_layer_interval", 2}}).rope_layers ==
+        std::vector<bool>{true, false, true});
+  CHECK(parse(smallest("smollm3"), {{"no_rope_layers", {0, 1, 0}}}).rope_layers ==
+        std::vector<bool>{false, true, false});
+  CHECK(refusal("smollm3", {{"no_rope_layers", {0, 2, 0}}}).find("supported are 0 and 1") !=
+        std::string::npos);
+  CHECK(refusal("smollm3", {{"no_rope_layers", {0}}}).find("one entry for each of the 3 layers") !=
+        std::string::npos);
+  CHECK(refusal("smollm3", {{"use_sliding_window", true}}).find("use_sliding_window") !=
+        std::string::npos);
+  CHECK(parse(smallest("smollm3"),
+              {{"layer_types", {"full_attention", "full_attention", "full_attention"}}})
+            .sliding_window == 0);
 }
 
 TEST_CASE("starcoder2 has LayerNorm, a plain MLP and biases everywhere") {

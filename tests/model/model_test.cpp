@@ -54,7 +54,12 @@ const char* const kVariants[] = {"llama",
                                  "llama_nf4_double",
                                  "ministral",
                                  "seed_oss",
-                                 "starcoder2"};
+                                 "starcoder2",
+                                 "helium",
+                                 "ernie4_5",
+                                 "granite",
+                                 "arcee",
+                                 "smollm3"};
 
 }  // namespace
 

@@ -48,6 +48,18 @@ ModelSpec variant(const std::string& name) {
     spec.qkv_bias = true;
     spec.residual_dropout = 0.1;
   }
+  if (name == "multipliers") {
+    spec.embedding_multiplier = 3;
+    spec.residual_multiplier = 0.5;
+    spec.logits_multiplier = 0.25;
+    spec.attention_multiplier = 0.3;
+  }
+  if (name == "nope") {
+    spec.rope_layers = {true, false};
+    spec.activation = Activation::kReluSquared;
+    spec.gated_mlp = false;
+  }
+  if (name == "interleaved") spec.rope.interleaved = true;
   if (name == "starcoder2") {
     spec.family = name;
     spec.norm = NormKind::kLayer;
@@ -67,8 +79,9 @@ ModelSpec variant(const std::string& name) {
   return spec;
 }
 
-const char* const kVariants[] = {"llama",   "qwen2",        "qwen3",    "gpt2",      "window",
-                                 "padding", "padding_tied", "seed_oss", "starcoder2"};
+const char* const kVariants[] = {"llama",      "qwen2",       "qwen3",        "gpt2",
+                                 "window",     "padding",     "padding_tied", "seed_oss",
+                                 "starcoder2", "interleaved", "multipliers",  "nope"};
 
 // 21 tokens: no two or four ranks have as many of them.
 MicroBatch batch_of(const ModelSpec& spec) {

@@ -17,7 +17,8 @@ constexpr std::pair<std::string_view, Activation> kActivations[] = {
     {"gelu", Activation::kGelu},
     {"gelu_new", Activation::kGeluTanh},
     {"gelu_pytorch_tanh", Activation::kGeluTanh},
-    {"relu", Activation::kRelu}};
+    {"relu", Activation::kRelu},
+    {"relu2", Activation::kReluSquared}};
 
 constexpr NamePair kLlamaNames[] = {
     {"embedding.weight", "embed_tokens.weight"},
@@ -64,7 +65,7 @@ void read_window(ConfigReader& config, const WindowKeys& keys, ModelSpec& spec) 
   if (!keys.allowed) {
     config.reject("sliding_window");
     config.reject("use_sliding_window");
-    return;
+    return read_layer_types(config, spec);
   }
   const bool off = config.has("sliding_window") && config.find("sliding_window") == nullptr;
   const int64_t size = off ? 0 : config.size("sliding_window", keys.size);
@@ -112,7 +113,8 @@ void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys
   spec.max_positions = config.size("max_position_embeddings", keys.max_positions);
   spec.norm = keys.norm;
   spec.norm_eps = config.positive(keys.norm_eps_key, keys.norm_eps);
-  spec.rope = read_rope(config, spec.head_dim, spec.max_positions);
+  spec.rope = read_rope(config, spec.head_dim, spec.max_positions, keys.rope_theta);
+  spec.rope.interleaved = keys.rope_interleaved;
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", keys.tied);
   spec.attention_dropout = read_dropout(config, "attention_dropout", keys.attention_dropout);
   for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"}) config.reject(key);
@@ -123,7 +125,7 @@ void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys
 Activation read_activation(ConfigReader& config, const std::string& key,
                            const std::string& fallback) {
   return config.choose(key, config.text(key, fallback), kActivations,
-                       "silu, gelu, gelu_new, gelu_pytorch_tanh, relu");
+                       "silu, gelu, gelu_new, gelu_pytorch_tanh, relu, relu2");
 }
 
 double read_dropout(ConfigReader& config, const std::string& key, double fallback) {

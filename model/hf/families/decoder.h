@@ -36,6 +36,8 @@ struct DecoderKeys {
   std::string activation = "silu";
   bool tied = false;
   double attention_dropout = 0;
+  double rope_theta = 10000;
+  bool rope_interleaved = false;  // RopeSpec::interleaved
   WindowKeys window = {};
 };
 

@@ -9,22 +9,28 @@
 
 namespace zeroth::model {
 
+Family arcee_family();
+Family ernie4_5_family();
 Family gpt2_family();
+Family granite_family();
+Family helium_family();
 Family llama_family();
 Family ministral_family();
 Family mistral_family();
 Family qwen2_family();
 Family qwen3_family();
 Family seed_oss_family();
+Family smollm3_family();
 Family starcoder2_family();
 
 namespace {
 
 // In the order of messages.
 const auto& table() {
-  static const std::array kTable = {llama_family(),      mistral_family(), ministral_family(),
-                                    qwen2_family(),      qwen3_family(),   seed_oss_family(),
-                                    starcoder2_family(), gpt2_family()};
+  static const std::array kTable = {
+      llama_family(),   mistral_family(),    ministral_family(), qwen2_family(),  qwen3_family(),
+      arcee_family(),   ernie4_5_family(),   granite_family(),   helium_family(), seed_oss_family(),
+      smollm3_family(), starcoder2_family(), gpt2_family()};
   return kTable;
 }
 

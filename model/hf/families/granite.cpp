@@ -1,0 +1,24 @@
+// Granite 3: Llama with factors of the embedding, the scores, the residual stream and the logits.
+#include "model/hf/families/decoder.h"
+
+namespace zeroth::model {
+namespace {
+
+void read(ConfigReader& config, ModelSpec& spec) {
+  read_decoder(config, spec, {.max_positions = 2048});
+  spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
+  spec.mlp_bias = config.flag("mlp_bias", false);
+  spec.embedding_multiplier = config.number("embedding_multiplier", 1);
+  spec.attention_multiplier = config.number("attention_multiplier", 1);
+  spec.residual_multiplier = config.number("residual_multiplier", 1);
+  spec.logits_multiplier = 1 / config.positive("logits_scaling", 1);
+}
+
+}  // namespace
+
+Family granite_family() {
+  return {
+      .model_type = "granite", .read = read, .names = llama_names(), .buffers = rotary_buffers()};
+}
+
+}  // namespace zeroth::model
