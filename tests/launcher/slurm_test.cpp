@@ -120,13 +120,13 @@ TEST_CASE("a zeroth on each node of Slurm knows its node, and a rank that fails 
     CHECK(result.err.find(fmt::format("zeroth: node {} of 2 (Slurm), master 127.0.0.1:{}\n", node,
                                       port)) != std::string::npos);
   // On a busy machine srun may kill the step before it has read the last lines of its tasks.
-  bool told = false;
-  for (int again = 0; again < 3 && !told; ++again) {
+  bool is_reported = false;
+  for (int again = 0; again < 3 && !is_reported; ++again) {
     const auto failed = cluster->srun(zeroth({"only", "3", "exit", "7"}));
     CHECK(failed.status == 143);  // of the other node, which is the highest
-    told = failed.err.find("zeroth: rank 3 ended with exit code 7") != std::string::npos;
+    is_reported = failed.err.find("zeroth: rank 3 ended with exit code 7") != std::string::npos;
   }
-  CHECK(told);
+  CHECK(is_reported);
 }
 
 }  // namespace zeroth::launcher::slurm_test
