@@ -122,6 +122,11 @@ void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys
   read_window(config, keys.window, spec);
 }
 
+void read_biases(ConfigReader& config, ModelSpec& spec) {
+  spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
+  spec.mlp_bias = config.flag("mlp_bias", false);
+}
+
 Activation read_activation(ConfigReader& config, const std::string& key,
                            const std::string& fallback) {
   return config.choose(key, config.text(key, fallback), kActivations,

@@ -44,6 +44,9 @@ struct DecoderKeys {
 // Reads a decoder's keys but for biases. Adds errors to `config`.
 void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys);
 
+// Reads attention_bias, of q, k, v and o, and mlp_bias, which are false by default.
+void read_biases(ConfigReader& config, ModelSpec& spec);
+
 // Return a key's value, with errors for what is not supported.
 Activation read_activation(ConfigReader& config, const std::string& key,
                            const std::string& fallback);
@@ -51,11 +54,7 @@ double read_dropout(ConfigReader& config, const std::string& key, double fallbac
 void require_multiple(ConfigReader& config, const char* key, int64_t value, const char* divisor_key,
                       int64_t divisor);
 
-// Llama's names, which most families have.
-std::span<const NamePair> llama_names();
 // What peft adapts in these families.
 std::span<const std::string_view> llama_targets();
-// Rotary frequencies, which older files contain.
-std::span<const std::string_view> rotary_buffers();
 
 }  // namespace zeroth::model

@@ -19,11 +19,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
 }  // namespace
 
 Family ernie4_5_family() {
-  return {.model_type = "ernie4_5",
-          .read = read,
-          .names = llama_names(),
-          .buffers = rotary_buffers(),
-          .padding_token = 0};
+  return {.model_type = "ernie4_5", .read = read, .padding_token = 0};
 }
 
 }  // namespace zeroth::model

@@ -26,14 +26,19 @@ struct FamilyDropouts {
   bool attention = true, residual = false, embedding = false;
 };
 
+// Llama's names, which most families have.
+std::span<const NamePair> llama_names();
+// Rotary frequencies, which older files contain.
+std::span<const std::string_view> rotary_buffers();
+
 struct Family {
   std::string_view model_type;
   // Reads what families do not share (read_model_spec() reads the rest); adds errors to the reader.
   void (*read)(ConfigReader& config, ModelSpec& spec);
-  std::span<const NamePair> names;
+  std::span<const NamePair> names = llama_names();
   std::string_view prefix = "model.";  // of stored names; files of the bare base model lack it
   // Ends of names of buffers that older files contain, and which are no parameters.
-  std::span<const std::string_view> buffers;
+  std::span<const std::string_view> buffers = rotary_buffers();
   std::span<const std::string_view> lora_targets = {};  // what peft adapts by default
   FamilyDropouts dropouts = {};
   // Whether the embedding has a padding row, and which one if pad_token_id is missing.

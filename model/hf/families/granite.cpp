@@ -6,8 +6,7 @@ namespace {
 
 void read(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.max_positions = 2048});
-  spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
-  spec.mlp_bias = config.flag("mlp_bias", false);
+  read_biases(config, spec);
   spec.embedding_multiplier = config.number("embedding_multiplier", 1);
   spec.attention_multiplier = config.number("attention_multiplier", 1);
   spec.residual_multiplier = config.number("residual_multiplier", 1);
@@ -17,8 +16,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
 }  // namespace
 
 Family granite_family() {
-  return {
-      .model_type = "granite", .read = read, .names = llama_names(), .buffers = rotary_buffers()};
+  return {.model_type = "granite", .read = read};
 }
 
 }  // namespace zeroth::model

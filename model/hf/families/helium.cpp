@@ -23,11 +23,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
 }  // namespace
 
 Family helium_family() {
-  return {.model_type = "helium",
-          .read = read,
-          .names = llama_names(),
-          .buffers = rotary_buffers(),
-          .padding_token = 3};
+  return {.model_type = "helium", .read = read, .padding_token = 3};
 }
 
 }  // namespace zeroth::model

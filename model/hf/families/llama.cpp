@@ -8,11 +8,8 @@ Family llama_family() {
           .read =
               [](ConfigReader& config, ModelSpec& spec) {
                 read_decoder(config, spec, {.max_positions = 2048});
-                spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
-                spec.mlp_bias = config.flag("mlp_bias", false);
+                read_biases(config, spec);
               },
-          .names = llama_names(),
-          .buffers = rotary_buffers(),
           .lora_targets = llama_targets()};
 }
 

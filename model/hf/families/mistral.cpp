@@ -17,18 +17,11 @@ void read(ConfigReader& config, ModelSpec& spec) {
 }  // namespace
 
 Family mistral_family() {
-  return {.model_type = "mistral",
-          .read = read<false>,
-          .names = llama_names(),
-          .buffers = rotary_buffers(),
-          .lora_targets = llama_targets()};
+  return {.model_type = "mistral", .read = read<false>, .lora_targets = llama_targets()};
 }
 
 Family ministral_family() {
-  return {.model_type = "ministral",
-          .read = read<true>,
-          .names = llama_names(),
-          .buffers = rotary_buffers()};
+  return {.model_type = "ministral", .read = read<true>};
 }
 
 }  // namespace zeroth::model

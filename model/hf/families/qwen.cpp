@@ -25,19 +25,11 @@ void read_qwen3(ConfigReader& config, ModelSpec& spec) {
 }  // namespace
 
 Family qwen2_family() {
-  return {.model_type = "qwen2",
-          .read = read_qwen2,
-          .names = llama_names(),
-          .buffers = rotary_buffers(),
-          .lora_targets = llama_targets()};
+  return {.model_type = "qwen2", .read = read_qwen2, .lora_targets = llama_targets()};
 }
 
 Family qwen3_family() {
-  return {.model_type = "qwen3",
-          .read = read_qwen3,
-          .names = llama_names(),
-          .buffers = rotary_buffers(),
-          .lora_targets = llama_targets()};
+  return {.model_type = "qwen3", .read = read_qwen3, .lora_targets = llama_targets()};
 }
 
 }  // namespace zeroth::model

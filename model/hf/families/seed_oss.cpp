@@ -16,12 +16,8 @@ void read(ConfigReader& config, ModelSpec& spec) {
 }  // namespace
 
 Family seed_oss_family() {
-  return {.model_type = "seed_oss",
-          .read = read,
-          .names = llama_names(),
-          .buffers = rotary_buffers(),
-          .dropouts = {.residual = true},
-          .padding_token = 1};
+  return {
+      .model_type = "seed_oss", .read = read, .dropouts = {.residual = true}, .padding_token = 1};
 }
 
 }  // namespace zeroth::model

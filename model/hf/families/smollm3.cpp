@@ -29,19 +29,14 @@ void read_rope_layers(ConfigReader& config, ModelSpec& spec) {
 void read(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec,
                {.max_positions = 32768, .kv_heads = 4, .tied = true, .rope_theta = 2000000});
-  spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
-  spec.mlp_bias = config.flag("mlp_bias", false);
+  read_biases(config, spec);
   read_rope_layers(config, spec);
 }
 
 }  // namespace
 
 Family smollm3_family() {
-  return {.model_type = "smollm3",
-          .read = read,
-          .names = llama_names(),
-          .buffers = rotary_buffers(),
-          .padding_token = 128004};
+  return {.model_type = "smollm3", .read = read, .padding_token = 128004};
 }
 
 }  // namespace zeroth::model

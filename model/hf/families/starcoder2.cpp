@@ -40,7 +40,6 @@ Family starcoder2_family() {
   return {.model_type = "starcoder2",
           .read = read,
           .names = kNames,
-          .buffers = rotary_buffers(),
           .dropouts = {.residual = true, .embedding = true}};
 }
 
