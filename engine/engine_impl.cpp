@@ -121,6 +121,7 @@ std::string Engine::Impl::current_operation() const {
 
 // Includes the wait of a rank whose passes end first, for the norms.
 double Engine::Impl::pipe_waited_seconds() const {
+  if (partition_.ranks == 1) return 0;
   return link_.waited_seconds() + mesh_->group({comm::MeshDim::kPp}).times().waiting_s;
 }
 

@@ -67,6 +67,12 @@ StateBytes state_bytes(const zero::UnitPlan& plan, const configs::Config& config
   return bytes;
 }
 
+// Returns the schedule of the rank of the plan for so many micro-batches.
+StepSchedule schedule_of(const zero::UnitPlan& plan, const configs::Config& config,
+                         const PipelinePartition& partition, int64_t micro_batches) {
+  return plan_step(partition, config, micro_batches, zero::first_trained_block(plan), plan.pp_rank);
+}
+
 struct GatheredBytes {
   int64_t parameters = 0, per_step = 0;
 };
@@ -79,14 +85,10 @@ GatheredBytes gathered_bytes(zero::UnitPlan plan, const configs::Config& config,
   const auto bytes_of = [&](const zero::Unit& unit) {
     return unit.layout.numel() * zero::element_bytes(unit.dtype(offload_plan.working));
   };
-  const auto schedule_of = [&](int64_t micro_batches) {
-    return plan_step(partition, config, micro_batches, zero::first_trained_block(plan),
-                     plan.pp_rank);
-  };
   const auto gathered = [&](int64_t micro_batches) {
     const std::vector<int64_t> counts =
         zero::count_gathers(plan, zero::gather_limits(plan, config, separate_device),
-                            block_accesses(schedule_of(micro_batches)));
+                            block_accesses(schedule_of(plan, config, partition, micro_batches)));
     int64_t bytes = 0;
     for (size_t unit = 0; unit < counts.size(); ++unit)
       bytes += counts[unit] * bytes_of(plan.units[unit]);
@@ -95,8 +97,9 @@ GatheredBytes gathered_bytes(zero::UnitPlan plan, const configs::Config& config,
   GatheredBytes bytes;
   for (const zero::Unit& unit : plan.units)
     if (unit.is_held && unit.is_gathered_before_use()) bytes.parameters += bytes_of(unit);
+  if (bytes.parameters == 0) return bytes;
   const int64_t accumulation = config.batch.accumulation_steps;
-  const StepSchedule schedule = schedule_of(accumulation);
+  const StepSchedule schedule = schedule_of(plan, config, partition, accumulation);
   if (schedule.period == schedule.ops.size()) {
     bytes.per_step = gathered(accumulation);
   } else {  // a period is a micro-batch, of which the later ones access blocks as the second does
@@ -151,14 +154,11 @@ zero::MemoryPlan plan_memory(const zero::UnitPlan& plan, const configs::Config& 
   const PipelinePartition partition = own_partition.value_or(
       PipelinePartition::one_rank(plan.block_units.size(), config.pipeline.schedule));
   // The third and later micro-batches access blocks as the second one does.
-  const auto plan_micro_batches = [&](int64_t micro_batches) {
-    return plan_step(partition, config, micro_batches, zero::first_trained_block(plan),
-                     plan.pp_rank);
-  };
   const int64_t accumulation = config.batch.accumulation_steps;
   const StepSchedule pattern =
-      plan_micro_batches(partition.ranks > 1 ? accumulation : std::min<int64_t>(accumulation, 2));
-  const StepSchedule schedule = plan_micro_batches(config.batch.accumulation_steps);
+      schedule_of(plan, config, partition,
+                  partition.ranks > 1 ? accumulation : std::min<int64_t>(accumulation, 2));
+  const StepSchedule schedule = schedule_of(plan, config, partition, accumulation);
   const int64_t rows = std::min(config.batch.micro_batch_size, options.max_rows);
   zero::StepEstimate step{.accesses = block_accesses(pattern),
                           .backward_order = backward_order(pattern),
