@@ -20,7 +20,7 @@ engine::RunMemory run_memory(const RunPlan& plan, int local_ranks);
 
 // Runs one layer of the plan's model, and a part of its embedding and head, on one real row (more
 // rows for a small model), and derives the memory of all activations and the times of the blocks.
-// Occupies the memory of that row and of the layer's gradient meanwhile. It lasts one part in (rows
+// Occupies the memory of that row and of the layer's gradient while it runs, one part in (rows
 // x layers) of the first step's time; at most 2e9 operations for small models.
 engine::MicroBatchSize measure_activations(const RunPlan& plan);
 

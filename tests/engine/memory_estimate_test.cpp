@@ -43,7 +43,7 @@ TEST_CASE("an outline says of blocks what an engine of them says, and leaves the
   });
 }
 
-TEST_CASE("what a step gathers of parameters is told before the run") {
+TEST_CASE("what a step gathers of parameters is known before the run") {
   const model::Blocks blocks = testing::make_chain();  // five
   configs::Config config;
   config.zero.param_persistence_threshold_elements = 0;

@@ -43,7 +43,7 @@ def tell_build(out, seconds, cores):
 
 
 def remove(folder):
-    """Also where a process that a call has just ended makes its last file meanwhile."""
+    """Also while a process that a call has just ended makes its last file."""
     for _ in range(50):
         try:
             return folder.cleanup()
