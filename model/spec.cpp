@@ -18,31 +18,43 @@ double mean_attended_tokens(int64_t seq, int64_t window) {
   return (max_attended * (max_attended + 1) / 2 + (length - max_attended) * max_attended) / length;
 }
 
-double layer_weights(const ModelSpec& spec) {
+// Returns the same for a token that sees those of its chunk.
+double mean_attended_in_chunks(int64_t seq, int64_t chunk) {
+  const int64_t whole = seq / chunk, rest = seq % chunk;
+  const double of_whole = static_cast<double>(whole * chunk) * mean_attended_tokens(chunk, 0);
+  const double of_rest = rest > 0 ? static_cast<double>(rest) * mean_attended_tokens(rest, 0) : 0;
+  return (of_whole + of_rest) / static_cast<double>(seq);
+}
+
+// Returns the weights of products that a token passes.
+double active_weights(const ModelSpec& spec, int64_t index) {
   const auto hidden = static_cast<double>(spec.hidden_size);
   const auto queries = static_cast<double>(spec.num_heads * spec.head_dim);
   const auto keys = static_cast<double>(spec.num_kv_heads * spec.head_dim);
-  const double mlp = (spec.gated_mlp ? 3 : 2) * static_cast<double>(spec.intermediate_size);
+  double mlp = (spec.gated_mlp ? 3 : 2) * static_cast<double>(spec.mlp_size(index));
+  if (spec.layer(index).experts) {
+    const ExpertsSpec& experts = *spec.experts;
+    mlp = 3 * static_cast<double>(experts.top_k * experts.intermediate_size +
+                                  experts.shared_intermediate_size) +
+          static_cast<double>(experts.num_experts) + (experts.shared_gate ? 1 : 0);
+  }
   return hidden * (2 * queries + 2 * keys + mlp);
 }
 
 }  // namespace
 
-int64_t ModelSpec::layer_window(int64_t layer) const {
-  ZEROTH_CHECK(layer >= 0 && layer < num_layers, "layer {} of {}", layer, num_layers);
-  return sliding_window > 0 && windowed_layers[layer] ? sliding_window : 0;
+const LayerSpec& ModelSpec::layer(int64_t index) const {
+  ZEROTH_CHECK(index >= 0 && index < num_layers, "layer {} of {}", index, num_layers);
+  static const LayerSpec kDefault;
+  return layers.empty() ? kDefault : layers.at(static_cast<size_t>(index));
 }
 
-bool ModelSpec::has_rope(int64_t layer) const {
-  return !learned_positions && (rope_layers.empty() || rope_layers[layer]);
+double ModelSpec::score_scale(int64_t index) const {
+  return layer(index).score_scale.value_or(1 / std::sqrt(static_cast<double>(head_dim)));
 }
 
-double ModelSpec::score_scale(int64_t layer) const {
-  if (attention_multiplier) return *attention_multiplier;
-  double scale = 1;
-  if (scale_scores) scale /= std::sqrt(static_cast<double>(head_dim));
-  if (scale_scores_by_layer) scale /= static_cast<double>(layer + 1);
-  return scale;
+int64_t ModelSpec::mlp_size(int64_t index) const {
+  return layer(index).intermediate_size.value_or(intermediate_size);
 }
 
 void override_dropout(ModelSpec& spec, double p) {
@@ -57,8 +69,10 @@ std::vector<double> block_flops_per_token(const ModelSpec& spec, int64_t seq) {
   const auto channels = static_cast<double>(spec.num_heads * spec.head_dim);
   std::vector<double> flops = {0};  // the embedding is no product
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    const double attended = mean_attended_tokens(seq, spec.layer_window(layer));
-    flops.push_back(2 * layer_weights(spec) + 4 * channels * attended);
+    const LayerSpec& own = spec.layer(layer);
+    const double attended = own.chunk > 0 ? mean_attended_in_chunks(seq, own.chunk)
+                                          : mean_attended_tokens(seq, own.window);
+    flops.push_back(2 * active_weights(spec, layer) + 4 * channels * attended);
   }
   flops.push_back(2 * static_cast<double>(spec.vocab_size * spec.hidden_size));
   return flops;

@@ -8,31 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "model/layer_spec.h"
+
 namespace zeroth::model {
-
-enum class NormKind { kRms, kLayer };
-enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kReluSquared };
-enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
-
-struct RopeSpec {
-  double theta = 10000;
-  bool interleaved = false;  // dimensions 2i and 2i + 1 are a pair, not i and i + head_dim / 2
-  RopeScaling scaling = RopeScaling::kNone;
-  double factor = 1;                   // not read by kLongRope
-  double attention_factor = 1;         // cosines and sines are multiplied by it
-  int64_t original_max_positions = 0;  // kLlama3, kYarn, kLongRope: before the context was extended
-  // Read by kLlama3.
-  double low_freq_factor = 1;
-  double high_freq_factor = 4;
-  // Read by kYarn: turns over the original context, between which frequencies are blended.
-  double beta_fast = 32;
-  double beta_slow = 1;
-  bool truncate = true;  // the blend's ends are integer frequency indices
-  // Read by kLongRope: divisors of the head_dim / 2 frequencies, in sequences up to the original
-  // context and in longer ones.
-  std::vector<double> short_factors = {};
-  std::vector<double> long_factors = {};
-};
 
 // A QuantizationSpec says that the products of the layers keep their weights in NF4
 // (model/kernels/nf4.h); embedding and head do not.
@@ -58,37 +36,46 @@ struct ModelSpec {
   int64_t head_dim = 0;
   int64_t max_positions = 0;
 
-  NormKind norm = NormKind::kRms;
-  double norm_eps = 1e-6;
+  // What layers do not share, one record for each; empty: all are as LayerSpec is by default.
+  std::vector<LayerSpec> layers;
+
+  NormSpec norm;
+  NormPlacement norm_placement = NormPlacement::kPre;
+  ParallelResidual parallel_residual = ParallelResidual::kNone;
 
   bool qkv_bias = false;
   bool o_bias = false;
-  bool qk_norm = false;      // RMS norm over each head of q and k, before the rotary embedding
-  bool scale_scores = true;  // by 1 / sqrt(head_dim)
-  bool scale_scores_by_layer = false;               // by 1 / (1 + layer) too
-  std::optional<double> attention_multiplier = {};  // scales scores instead
+  QkvLayout qkv_layout = QkvLayout::kSeparate;
+  std::optional<double> clip_qkv = {};  // q, k and v are clamped to [-clip, clip]
+  QkNorm qk_norm = QkNorm::kNone;
+  NormSpec qk_norm_spec;
+  bool qk_norm_after_rope = false;
+  double score_softcap = 0;  // CausalAttention::softcap
+  bool sinks = false;        // CausalAttention::sinks
+  std::optional<QueryScale> query_scale = {};
 
   Activation activation = Activation::kSilu;
   bool gated_mlp = true;  // down(act(gate(x)) * up(x)); else down(act(up(x)))
   bool mlp_bias = false;
+  bool fused_gate_up = false;  // files hold gate and up as one product: gate's rows, then up's
+  std::optional<ExpertsSpec> experts = {};
 
-  // Weights are stored [in, out], and q, k, v as one product (GPT-2's Conv1D).
-  bool conv1d = false;
-  // A trained table of max_positions rows is added to the embedding; otherwise rotary embeddings.
+  bool conv1d = false;  // weights are stored [in, out] (GPT-2's Conv1D)
+  // A trained table is added to the embedding, of max_positions rows behind the first
+  // `position_offset` ones, which no token reads; otherwise there are rotary embeddings.
   bool learned_positions = false;
+  int64_t position_offset = 0;
   RopeSpec rope;
-  std::vector<bool> rope_layers;  // [layer]: has rotary embeddings; empty: all have
+  RopeSpec local_rope;  // of LayerRope::kLocal
 
   // Factors of the embedding's output, of what attention and MLP add to the residual stream, and of
   // the logits.
   double embedding_multiplier = 1;
   double residual_multiplier = 1;
   double logits_multiplier = 1;
-
-  // Number of tokens that a token sees, itself included, in the layers whose flag is set. 0 means
-  // no layer.
-  int64_t sliding_window = 0;
-  std::vector<bool> windowed_layers;
+  bool rounds_embedding_multiplier = false;  // to the dtype in which the run computes
+  double logits_softcap = 0;  // a logit z becomes softcap * tanh(z / softcap); 0: it stays
+  bool head_bias = false;
 
   // Probabilities that an element becomes 0 in training: of the embedding's output, of attention's
   // probabilities, of the outputs of attention and MLP that are added to the residual stream.
@@ -109,12 +96,11 @@ struct ModelSpec {
   // Keys with no known influence, which are worth one printed line.
   std::vector<std::string> unknown_keys;
 
-  // Returns the layer's window; 0 if the layer sees everything before a token.
-  int64_t layer_window(int64_t layer) const;
-  // Returns whether the layer rotates q and k.
-  bool has_rope(int64_t layer) const;
+  const LayerSpec& layer(int64_t index) const;
   // Returns the factor on the layer's products of q and k.
-  double score_scale(int64_t layer) const;
+  double score_scale(int64_t index) const;
+  // Returns the intermediate size of the layer's MLP.
+  int64_t mlp_size(int64_t index) const;
 };
 
 // Sets every dropout that the family has.

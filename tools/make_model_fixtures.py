@@ -4,7 +4,8 @@ Run with a Python that has torch, transformers, accelerate, bitsandbytes and saf
 Without a NAME all are made anew, else only these.
 Each folder holds config.json, model.safetensors (or shards) and expected.safetensors:
   ids [2, 24], targets [2, 24] (-100 on some rows), logits [2, 24, vocab], loss [1] (mean over trained targets),
-  grad_first [hidden] (gradient of the first layer's input norm) and grad_embedding [vocab, hidden].
+  grad_embedding [vocab, hidden], and the gradients of the first layer as "grad." + transformers' name of the parameter
+  (grad_first [hidden], of its input norm, in the older ones).
 All but logits_bf16 (llama_bf16 only) is computed in fp32.
 rope_frequencies.json: what config.json says of rotary embeddings, and transformers' frequencies and attention factor.
 """
@@ -29,6 +30,8 @@ ROTARY = dict(
     num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-6, initializer_range=0.2,
 )
 LAYER_NORM = {key: value for key, value in ROTARY.items() if key != "rms_norm_eps"}
+ALL_HEADS = {key: value for key, value in LAYER_NORM.items() if key != "num_key_value_heads"}
+FALCON = {key: value for key, value in ALL_HEADS.items() if key != "intermediate_size"} | dict(ffn_hidden_size=40)
 GPT2 = dict(
     vocab_size=64, n_embd=16, n_layer=2, n_head=4, n_positions=32, initializer_range=0.2,
     attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0,
@@ -81,6 +84,47 @@ VARIANTS = {
         embedding_multiplier=12.0, attention_multiplier=0.3, residual_multiplier=0.22, logits_scaling=8.0)),
     "arcee": ("arcee", ROTARY | dict(mlp_bias=True)),
     "smollm3": ("smollm3", ROTARY | dict(no_rope_layers=[1, 0], pad_token_id=None)),
+    "phi": ("phi", LAYER_NORM | dict(partial_rotary_factor=0.5, qk_layernorm=True)),
+    "phi3": ("phi3", ROTARY | dict(partial_rotary_factor=0.5, head_dim=8, sliding_window=7, pad_token_id=None)),
+    "glm": ("glm", ROTARY | dict(head_dim=8, pad_token_id=None)),
+    "glm4": ("glm4", ROTARY | dict(head_dim=8, pad_token_id=None)),
+    "stablelm": ("stablelm", LAYER_NORM | dict(partial_rotary_factor=0.5, use_qkv_bias=True)),
+    "gpt_neox": ("gpt_neox", ALL_HEADS | dict(rotary_pct=0.5)),
+    "gpt_neox_sequential": ("gpt_neox", ALL_HEADS | dict(rotary_pct=0.5, use_parallel_residual=False)),
+    "gptj": ("gptj", GPT2 | dict(rotary_dim=2)),
+    "falcon_7b": ("falcon", FALCON),
+    "falcon_40b": ("falcon", FALCON | dict(new_decoder_architecture=True, num_kv_heads=2)),
+    "cohere": ("cohere", LAYER_NORM | dict(use_qk_norm=True, logit_scale=0.25, pad_token_id=PADDING)),
+    "cohere2": ("cohere2", LAYER_NORM | dict(
+        sliding_window=7, layer_types=["sliding_attention", "full_attention"], pad_token_id=None)),
+    "gemma": ("gemma", ROTARY | dict(head_dim=8, pad_token_id=PADDING)),
+    "gemma2": ("gemma2", ROTARY | dict(
+        head_dim=8, sliding_window=7, query_pre_attn_scalar=5, attn_logit_softcapping=2.0, final_logit_softcapping=3.0,
+        pad_token_id=None, attn_implementation="eager")),
+    "gemma3_text": ("gemma3_text", ROTARY | dict(
+        head_dim=8, sliding_window=7, query_pre_attn_scalar=5, pad_token_id=None,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters={"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}})),
+    "nemotron": ("nemotron", LAYER_NORM | dict(head_dim=8)),
+    "olmo": ("olmo", LAYER_NORM | dict(clip_qkv=0.5, pad_token_id=None)),
+    "olmo2": ("olmo2", ROTARY | dict(pad_token_id=None)),
+    "olmo3": ("olmo3", ROTARY | dict(
+        sliding_window=7, layer_types=["sliding_attention", "full_attention"], pad_token_id=None,
+        rope_parameters={"full_attention": {"rope_type": "yarn", "rope_theta": 500.0, **YARN},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}})),
+    "exaone4": ("exaone4", ROTARY | dict(
+        head_dim=8, sliding_window=7, layer_types=["sliding_attention", "full_attention"])),
+    "opt": ("opt", dict(
+        vocab_size=64, hidden_size=16, ffn_dim=40, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=32, init_std=0.2, dropout=0.0, pad_token_id=PADDING)),
+    "ministral3": ("ministral3", ROTARY | dict(
+        head_dim=8, pad_token_id=None,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, **YARN, "original_max_position_embeddings": 8,
+                         "llama_4_scaling_beta": 0.5})),
+    "hunyuan_v1_dense": ("hunyuan_v1_dense", ROTARY | dict(
+        head_dim=8, pad_token_id=None,
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 500.0, "factor": 1.0, "alpha": 50.0})),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])
@@ -153,9 +197,9 @@ def save(name, model, folder):
         drop_gpt2_prefix(folder)
 
 
-def load(folder, dtype):
+def load(folder, dtype, attention=None):
     """As users do: `model.to(dtype)` would round the rotary frequencies too."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map="cpu")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map="cpu", attn_implementation=attention)
     return dequantized(model) if "nf4" in folder.name else model.eval()
 
 
@@ -170,14 +214,14 @@ def reference(model):
     logits = model(ids).logits
     loss = torch.nn.functional.cross_entropy(logits.view(-1, 64), targets.view(-1))
     loss.backward()
-    base = model.base_model
-    gpt2 = hasattr(base, "wte")
-    norm = base.h[0].ln_1 if gpt2 else base.layers[0].input_layernorm
-    table = base.wte if gpt2 else base.embed_tokens
-    return {
+    found = {
         "ids": ids, "targets": targets, "logits": logits.detach().contiguous(), "loss": loss.detach().view(1),
-        "grad_first": norm.weight.grad.clone(), "grad_embedding": table.weight.grad.clone(),
+        "grad_embedding": model.get_input_embeddings().weight.grad.clone(),
     }
+    for name, parameter in model.named_parameters():
+        if ".0." in name and parameter.grad is not None:
+            found["grad." + name] = parameter.grad.clone()
+    return found
 
 
 def frequencies(parameters, seq):
@@ -202,12 +246,14 @@ def main():
         if wanted and name not in wanted:
             continue
         torch.manual_seed(seed)
+        attention = values.get("attn_implementation")
+        values = {key: value for key, value in values.items() if key != "attn_implementation"}
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **values)).eval()
         scatter_norms(model)
         fill_padding(model)
         folder = OUT / name
         save(name, model, folder)
-        expected = reference(load(folder, torch.float32))
+        expected = reference(load(folder, torch.float32, attention))
         if name == "llama_bf16":
             with torch.no_grad():
                 expected["logits_bf16"] = load(folder, torch.bfloat16)(expected["ids"]).logits.float()

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/gpu.h"
+#include "model/blocks/main_grad.h"
 #include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
@@ -65,31 +66,46 @@ const CuSeqlens& SampleOffsets::get(const Tensor& first_keys, torch::Device devi
   return known != nullptr ? *known : of_first_keys_.add(first_keys, cu_seqlens(first_keys, device));
 }
 
+Tensor ChunkStarts::get(const MicroBatch& batch, int64_t chunk) {
+  const int64_t rows = batch.tokens.size(0), seq = batch.tokens.size(1);
+  const auto starts = [&](const Tensor& sample_starts) {
+    const Tensor keys = torch::arange(seq, torch::kLong);
+    return (keys - (keys - sample_starts).remainder(chunk)).contiguous();
+  };
+  if (!batch.first_keys.defined()) {
+    if (!cached_.defined() || cached_.size(0) != rows || cached_.size(1) != seq)
+      cached_ = starts(torch::zeros({rows, 1}, torch::kLong));
+    return cached_;
+  }
+  const Tensor* const known = of_first_keys_.find(batch.first_keys);
+  return known != nullptr ? *known : of_first_keys_.add(batch.first_keys, starts(batch.first_keys));
+}
+
 Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,
                      const DropoutSite& dropout, TensorParallelPtr tp)
     : tp_(std::move(tp)),
-      num_heads_(queries(spec).heads),
-      first_head_(queries(spec).first),
-      total_heads_(spec.num_heads),
+      queries_(queries(spec)),
+      keys_(keys(spec)),
       head_dim_(spec.head_dim),
-      window_(spec.layer_window(layer)),
+      qkv_layout_(spec.qkv_layout),
+      layer_(spec.layer(layer)),
       scale_(spec.score_scale(layer)),
-      rotary_(spec.has_rope(layer)),
+      softcap_(spec.score_softcap),
+      clip_(spec.clip_qkv),
+      normalizes_all_(spec.qk_norm == QkNorm::kAllHeads),
+      norm_after_rope_(spec.qk_norm_after_rope),
       dropout_(dropout),
       tables_(std::move(tables)) {
+  if (spec.learned_positions) layer_.rope = LayerRope::kNone;
+  if (layer_.scales_queries) query_scale_ = spec.query_scale;
   register_inputs(spec);
-  if (spec.qk_norm) {
-    const auto norm = [&] {
-      return std::make_shared<Norm>(NormKind::kRms, spec.head_dim, spec.norm_eps);
-    };
-    q_norm_ = register_module("q_norm", norm());
-    k_norm_ = register_module("k_norm", norm());
-  }
+  register_norms(spec);
+  if (spec.sinks) sinks_ = register_parameter("sinks", meta_parameter({queries_.heads}));
   const int64_t q_size = spec.num_heads * spec.head_dim;
   LinearShape shape{q_size, spec.hidden_size, spec.o_bias, weight_layout(spec), {},
                     tp_,    spec.quantization};
   if (tp_) {
-    shape.shard = {ParallelStyle::kRowwise, first_head_ * head_dim_, num_heads_ * head_dim_,
+    shape.shard = {ParallelStyle::kRowwise, queries_.first * head_dim_, queries_.heads * head_dim_,
                    q_size};
   }
   o_ = register_module("o", std::make_shared<Linear>(shape));
@@ -98,15 +114,15 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
 // Megatron-LM's rule: a rank has full heads, and keys and values together with their queries.
 Attention::HeadRange Attention::queries(const ModelSpec& spec) const {
   const int64_t heads = spec.num_heads / tp_size(tp_);
-  return {tp_ ? tp_->rank() * heads : 0, heads, 1};
+  return {tp_ ? tp_->rank() * heads : 0, heads, spec.num_heads, 1};
 }
 
 Attention::HeadRange Attention::keys(const ModelSpec& spec) const {
   const int64_t num_ranks = tp_size(tp_), all = spec.num_kv_heads;
-  if (!tp_) return {0, all, 1};
-  if (all >= num_ranks) return {tp_->rank() * (all / num_ranks), all / num_ranks, 1};
+  if (!tp_) return {0, all, all, 1};
+  if (all >= num_ranks) return {tp_->rank() * (all / num_ranks), all / num_ranks, all, 1};
   const int64_t num_replicas = num_ranks / all;
-  return {tp_->rank() / num_replicas, 1, static_cast<int>(num_replicas)};
+  return {tp_->rank() / num_replicas, 1, all, static_cast<int>(num_replicas)};
 }
 
 void Attention::register_inputs(const ModelSpec& spec) {
@@ -117,22 +133,77 @@ void Attention::register_inputs(const ModelSpec& spec) {
                                      spec.hidden_size, out, spec.qkv_bias, weight_layout(spec),
                                      shard, tp_, spec.quantization}));
   };
+  const int64_t all_rows = q_size + 2 * kv_size;
+  if (spec.qkv_layout == QkvLayout::kGrouped && tp_) {
+    const int64_t group_rows = all_rows / spec.num_kv_heads;
+    qkv_ = projection(
+        "qkv", all_rows,
+        {ParallelStyle::kColwise, keys_.first * group_rows, keys_.heads * group_rows, all_rows});
+    return;
+  }
   // A single rank has one product; a rank's parts of q, k and v are not contiguous in it.
-  if (spec.conv1d && !tp_) {
-    qkv_ = projection("qkv", q_size + 2 * kv_size, {});
+  if (spec.qkv_layout != QkvLayout::kSeparate && !tp_) {
+    qkv_ = projection("qkv", all_rows, {});
     return;
   }
   const auto shard = [&](const HeadRange& part, int64_t before, int64_t out) -> WeightShard {
     if (!tp_) return {};
     const int64_t begin = part.first * head_dim_, extent = part.heads * head_dim_;
-    if (!spec.conv1d) return {ParallelStyle::kColwise, begin, extent, out, part.num_replicas};
-    return {ParallelStyle::kColwise, before + begin,    extent,
-            q_size + 2 * kv_size,    part.num_replicas, "qkv"};
+    if (spec.qkv_layout == QkvLayout::kSeparate)
+      return {ParallelStyle::kColwise, begin, extent, out, part.num_replicas};
+    return {ParallelStyle::kColwise, before + begin, extent, all_rows, part.num_replicas, "qkv"};
   };
-  const HeadRange kv = keys(spec);
-  q_ = projection("q", q_size, shard(queries(spec), 0, q_size));
-  k_ = projection("k", kv_size, shard(kv, q_size, kv_size));
-  v_ = projection("v", kv_size, shard(kv, q_size + kv_size, kv_size));
+  q_ = projection("q", q_size, shard(queries_, 0, q_size));
+  k_ = projection("k", kv_size, shard(keys_, q_size, kv_size));
+  v_ = projection("v", kv_size, shard(keys_, q_size + kv_size, kv_size));
+}
+
+void Attention::register_norms(const ModelSpec& spec) {
+  if (spec.qk_norm == QkNorm::kNone) return;
+  const NormSpec& norm = spec.qk_norm_spec;
+  const auto add = [&](const char* name, const HeadRange& part, std::shared_ptr<Norm>& own,
+                       std::shared_ptr<SplitNorm>& split) {
+    if (spec.qk_norm != QkNorm::kAllHeads) {
+      const bool per_head = spec.qk_norm == QkNorm::kPerHeadOwnWeight;
+      own = std::make_shared<Norm>(norm, head_dim_, per_head ? part.heads : 0);
+      if (norm.weight) register_module(name, own);
+    } else if (tp_) {
+      split =
+          register_module(name, std::make_shared<SplitNorm>(
+                                    norm.eps,
+                                    SplitNorm::Shard{part.first * head_dim_, part.heads * head_dim_,
+                                                     part.total * head_dim_, part.num_replicas},
+                                    tp_));
+    } else {
+      own = register_module(name, std::make_shared<Norm>(norm, part.heads * head_dim_));
+    }
+  };
+  add("q_norm", queries_, q_norm_, split_q_norm_);
+  add("k_norm", keys_, k_norm_, split_k_norm_);
+}
+
+Splits Attention::splits(const std::string& prefix) const {
+  Splits splits;
+  if (!tp_) return splits;
+  const auto add = [&](const std::string& name, const HeadRange& part, int64_t row) {
+    std::vector<int64_t> shape = {part.total * (row == 0 ? head_dim_ : 1)};
+    std::vector<int64_t> begin = {part.first * (row == 0 ? head_dim_ : 1)};
+    if (row > 0) {
+      shape.push_back(row);
+      begin.push_back(0);
+    }
+    splits[prefix + name] = {prefix + name, shape, begin, part.num_replicas};
+  };
+  if (split_q_norm_) {
+    add("q_norm.weight", queries_, 0);
+    add("k_norm.weight", keys_, 0);
+  } else if (q_norm_ && q_norm_->has_weight_per_head()) {
+    add("q_norm.weight", queries_, head_dim_);
+    add("k_norm.weight", keys_, head_dim_);
+  }
+  if (sinks_.defined())
+    splits[prefix + "sinks"] = {prefix + "sinks", {queries_.total}, {queries_.first}};
+  return splits;
 }
 
 Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) const {
@@ -147,9 +218,15 @@ Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) co
     return {heads(y[0]), heads(y[1]), heads(y[2]).contiguous()};
   }
   const Tensor y = heads(linear(x, *qkv_, batch));
-  const int64_t num_kv_heads = (y.size(2) - num_heads_) / 2;
-  const std::vector<Tensor> parts = y.split_with_sizes({num_heads_, num_kv_heads, num_kv_heads}, 2);
-  return {parts[0], parts[1], parts[2]};
+  if (qkv_layout_ == QkvLayout::kStacked) {
+    const std::vector<Tensor> parts =
+        y.split_with_sizes({queries_.heads, keys_.heads, keys_.heads}, 2);
+    return {parts[0], parts[1], parts[2]};
+  }
+  const int64_t group_size = queries_.heads / keys_.heads;
+  const std::vector<Tensor> parts =
+      y.unflatten(2, {keys_.heads, group_size + 2}).split_with_sizes({group_size, 1, 1}, 3);
+  return {parts[0].flatten(2, 3), parts[1].squeeze(3), parts[2].squeeze(3)};
 }
 
 Attention::Heads Attention::Heads::widened() const {
@@ -157,11 +234,19 @@ Attention::Heads Attention::Heads::widened() const {
 }
 
 Tensor Attention::attend(const Heads& heads, const MicroBatch& batch) {
+  const bool in_chunks = layer_.chunk > 0 && heads.q.size(1) > layer_.chunk;
+  const Tensor first_keys = in_chunks ? tables_->chunks.get(batch, layer_.chunk) : batch.first_keys;
   if (cpu_attention_supports(heads.q, heads.v)) {
     return cpu_attention(heads.q, heads.k, heads.v,
-                         {.scale = scale_, .window = window_, .first_keys = batch.first_keys})
+                         {.scale = scale_,
+                          .window = layer_.window,
+                          .first_keys = first_keys,
+                          .softcap = softcap_,
+                          .sinks = sinks()})
         .flatten(2);
   }
+  // LibTorch's kernels have neither.
+  if (softcap_ > 0 || sinks_.defined()) return attend_by_formula(heads, batch);
   if (prefers_fp32(heads.q)) return attend(heads.widened(), batch).to(heads.q.scalar_type());
   const auto gpu_supports = [&](bool masked) {
     return gpu_supports_gqa({.dtype = heads.q.scalar_type(),
@@ -170,19 +255,20 @@ Tensor Attention::attend(const Heads& heads, const MicroBatch& batch) {
                              .trains = heads.q.requires_grad() || heads.k.requires_grad(),
                              .capability = gpu_capability(heads.q.device())});
   };
-  const bool on_gpu = heads.q.is_cuda(), packed = batch.first_keys.defined();
+  const bool on_gpu = heads.q.is_cuda(), packed = first_keys.defined();
   if (packed && on_gpu && head_dim_ % 8 == 0 && gpu_supports(/*masked=*/false)) {
-    const CuSeqlens& samples = tables_->samples.get(batch.first_keys, heads.q.device());
-    return varlen_attention(heads.q, heads.k, heads.v, samples, scale_, window_).flatten(2);
+    const CuSeqlens& samples =
+        (in_chunks ? tables_->chunk_samples : tables_->samples).get(first_keys, heads.q.device());
+    return varlen_attention(heads.q, heads.k, heads.v, samples, scale_, layer_.window).flatten(2);
   }
   const int64_t seq = heads.q.size(1);
   std::optional<Tensor> mask;
-  const bool cut = window_ > 0 && seq > window_;
+  const bool cut = layer_.window > 0 && seq > layer_.window;
   if (cut || packed) {
-    mask = (cut ? tables_->window : tables_->causal).get(seq, heads.q, batch.first_keys);
+    mask = tables_->mask(cut ? layer_.window : 0).get(seq, heads.q, first_keys);
     if (mask->dim() == 3) mask = mask->unsqueeze(1);
   }
-  const int64_t group_size = num_heads_ / heads.k.size(2);
+  const int64_t group_size = queries_.heads / heads.k.size(2);
   const bool repeats_kv = group_size > 1 && on_gpu && !gpu_supports(mask.has_value());
   const auto keys = [&](const Tensor& x) {
     return (repeats_kv ? x.repeat_interleave(group_size, 2) : x).transpose(1, 2);
@@ -193,36 +279,81 @@ Tensor Attention::attend(const Heads& heads, const MicroBatch& batch) {
   return y.transpose(1, 2).flatten(2);
 }
 
-Tensor Attention::attend_with_dropout(const Heads& heads, const MicroBatch& batch) {
+Tensor Attention::attend_by_formula(const Heads& heads, const MicroBatch& batch) {
   if (prefers_fp32(heads.q)) {
-    return attend_with_dropout(heads.widened(), batch).to(heads.q.scalar_type());
+    return attend_by_formula(heads.widened(), batch).to(heads.q.scalar_type());
   }
-  WindowMask& mask = window_ > 0 ? tables_->window : tables_->causal;
+  const int64_t seq = heads.q.size(1);
+  const bool in_chunks = layer_.chunk > 0 && seq > layer_.chunk;
+  const Tensor first_keys = in_chunks ? tables_->chunks.get(batch, layer_.chunk) : batch.first_keys;
+  const bool drops = applies_dropout(dropout_, batch);
   return formula_attention(heads.q, heads.k, heads.v,
-                           mask.get(heads.q.size(1), heads.q, batch.first_keys),
+                           tables_->mask(layer_.window).get(seq, heads.q, first_keys),
                            {.scale = scale_,
-                            .site = dropout_,
-                            .samples = seeded_samples(batch),
-                            .first_head = first_head_,
-                            .total_heads = total_heads_})
+                            .softcap = softcap_,
+                            .sinks = sinks(),
+                            .site = drops ? dropout_ : DropoutSite(),
+                            .samples = drops ? seeded_samples(batch) : std::vector<SeededSample>(),
+                            .first_head = queries_.first,
+                            .total_heads = queries_.total})
       .flatten(2);
+}
+
+Tensor Attention::sinks() const {
+  return sinks_.defined() ? deliver_grad(sinks_) : Tensor();
+}
+
+void Attention::normalize_all(Heads& heads) const {
+  const auto apply = [](const auto& norm, Tensor& x) {
+    x = norm.forward(x.flatten(2).contiguous()).view(x.sizes());
+  };
+  if (split_q_norm_) {
+    apply(*split_q_norm_, heads.q);
+    apply(*split_k_norm_, heads.k);
+  } else {
+    apply(*q_norm_, heads.q);
+    apply(*k_norm_, heads.k);
+  }
+}
+
+void Attention::rotate_heads(Heads& heads, const MicroBatch& batch, const Tensor& like) {
+  if (layer_.rope == LayerRope::kNone) return;
+  RopeTable& table = layer_.rope == LayerRope::kLocal ? tables_->local_rope : tables_->rope;
+  const RopeTable::Angles& angles = batch.positions.defined()
+                                        ? table.at(batch.positions, like)
+                                        : table.sequence(heads.q.size(1), like);
+  heads.q = rotate(heads.q, angles);
+  heads.k = rotate(heads.k, angles);
+}
+
+Tensor Attention::scale_queries(const Tensor& q, const MicroBatch& batch) const {
+  const torch::NoGradGuard no_grad;
+  const Tensor positions = batch.positions.defined()
+                               ? batch.positions.to(q.device())
+                               : torch::arange(q.size(1), q.options().dtype(torch::kLong));
+  const Tensor turns =
+      (positions + query_scale_->offset).div(query_scale_->interval, "floor").to(torch::kFloat);
+  const Tensor factor = turns.log1p_().mul_(query_scale_->scale).add_(1).to(q.scalar_type());
+  return factor.unsqueeze(-1).unsqueeze(-1);
 }
 
 Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
   Heads heads = project(x, batch);
-  if (q_norm_) {
+  if (normalizes_all_) normalize_all(heads);
+  if (clip_) {
+    for (Tensor* part : {&heads.q, &heads.k, &heads.v}) *part = part->clamp(-*clip_, *clip_);
+  }
+  const auto normalize_each = [&] {
     heads.q = q_norm_->forward(heads.q.contiguous());
     heads.k = k_norm_->forward(heads.k.contiguous());
-  }
-  if (rotary_) {
-    const RopeTable::Angles& angles = batch.positions.defined()
-                                          ? tables_->rope.at(batch.positions, x)
-                                          : tables_->rope.sequence(heads.q.size(1), x);
-    heads.q = rotate(heads.q, angles);
-    heads.k = rotate(heads.k, angles);
-  }
+  };
+  const bool normalizes_each = q_norm_ && !normalizes_all_;
+  if (normalizes_each && !norm_after_rope_) normalize_each();
+  rotate_heads(heads, batch, x);
+  if (normalizes_each && norm_after_rope_) normalize_each();
+  if (query_scale_) heads.q = heads.q * scale_queries(heads.q, batch);
   const Tensor y =
-      applies_dropout(dropout_, batch) ? attend_with_dropout(heads, batch) : attend(heads, batch);
+      applies_dropout(dropout_, batch) ? attend_by_formula(heads, batch) : attend(heads, batch);
   return linear(tp_ ? pad_to_shards(y.flatten(0, 1), *tp_) : y, *o_, batch);
 }
 

@@ -4,7 +4,10 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "device/tensor.h"
 #include "model/blocks/linear.h"
@@ -67,17 +70,30 @@ class SampleOffsets {
   MicroBatchCache<CuSeqlens> of_first_keys_;
 };
 
+// ChunkStarts computes the first token that each token may see where it sees those of its chunk of
+// positions, once for each micro-batch in flight. Not thread-safe.
+class ChunkStarts {
+ public:
+  // Returns [batch, seq] int64 on the CPU, not before the batch's first_keys.
+  torch::Tensor get(const MicroBatch& batch, int64_t chunk);
+
+ private:
+  torch::Tensor cached_;
+  MicroBatchCache<torch::Tensor> of_first_keys_;
+};
+
 // SequenceTables holds the position tables, masks and offsets that the layers of one chain share.
 struct SequenceTables {
   explicit SequenceTables(const ModelSpec& spec)
       : rope(spec.rope, spec.head_dim, spec.max_positions),
-        causal(0),
-        window(spec.sliding_window) {}
+        local_rope(spec.local_rope, spec.head_dim, spec.max_positions) {}
 
-  RopeTable rope;
-  WindowMask causal;
-  WindowMask window;
-  SampleOffsets samples;
+  WindowMask& mask(int64_t window) { return masks.try_emplace(window, window).first->second; }
+
+  RopeTable rope, local_rope;
+  std::map<int64_t, WindowMask> masks;  // by their windows
+  SampleOffsets samples, chunk_samples;
+  ChunkStarts chunks;
 };
 
 class Attention : public torch::nn::Module {
@@ -90,6 +106,9 @@ class Attention : public torch::nn::Module {
   // the tokens [rows, hidden].
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch);
 
+  // Returns the splits of what is no product, by names in the block.
+  Splits splits(const std::string& prefix) const;
+
  private:
   struct Heads {
     torch::Tensor q, k, v;  // [batch, seq, heads, head_dim]
@@ -97,31 +116,41 @@ class Attention : public torch::nn::Module {
   };
   // A `HeadRange` is the range of full heads that this rank has of a product's outputs.
   struct HeadRange {
-    int64_t first, heads;
+    int64_t first, heads, total;
     int num_replicas;  // see Split::num_replicas
   };
   HeadRange queries(const ModelSpec& spec) const;
   HeadRange keys(const ModelSpec& spec) const;
   void register_inputs(const ModelSpec& spec);
+  void register_norms(const ModelSpec& spec);
   Heads project(const torch::Tensor& x, const MicroBatch& batch) const;
+  void normalize_all(Heads& heads) const;
+  void rotate_heads(Heads& heads, const MicroBatch& batch, const torch::Tensor& like);
+  // Returns the factors of the queries, [1 or batch, seq, 1, 1].
+  torch::Tensor scale_queries(const torch::Tensor& q, const MicroBatch& batch) const;
+  torch::Tensor sinks() const;
   // Returns [batch, seq, heads * head_dim].
   torch::Tensor attend(const Heads& heads, const MicroBatch& batch);
-  torch::Tensor attend_with_dropout(const Heads& heads, const MicroBatch& batch);
+  torch::Tensor attend_by_formula(const Heads& heads, const MicroBatch& batch);
 
   TensorParallelPtr tp_;
-  int64_t num_heads_;   // of this rank
-  int64_t first_head_;  // index among the heads of all ranks
-  int64_t total_heads_;
+  HeadRange queries_, keys_;
   int64_t head_dim_;
-  int64_t window_;
-  double scale_;
-  bool rotary_;
+  QkvLayout qkv_layout_;
+  LayerSpec layer_;
+  double scale_, softcap_;
+  std::optional<double> clip_;
+  std::optional<QueryScale> query_scale_;
+  bool normalizes_all_;  // q and k, over all heads
+  bool norm_after_rope_;
   DropoutSite dropout_;
   std::shared_ptr<SequenceTables> tables_;
   std::shared_ptr<Linear> q_, k_, v_;  // used unless qkv_ is
   std::shared_ptr<Linear> qkv_;
   std::shared_ptr<Linear> o_;
   std::shared_ptr<Norm> q_norm_, k_norm_;
+  std::shared_ptr<SplitNorm> split_q_norm_, split_k_norm_;  // over all heads, on several ranks
+  torch::Tensor sinks_;                                     // [heads of this rank]
 };
 
 }  // namespace zeroth::model

@@ -1,6 +1,7 @@
 #include "model/blocks/embedding.h"
 
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <utility>
@@ -116,8 +117,9 @@ VocabShard::VocabShard(int64_t size, TensorParallelPtr tensor_parallel)
 std::optional<Splits> VocabShard::splits(const std::string& name, const Tensor& parameter,
                                          int64_t dim) const {
   if (!tp) return std::nullopt;
-  Split split{name, parameter.sizes().vec(), {0, 0}, /*num_replicas=*/1};
-  split.max_numel = max_local_size * parameter.size(1 - dim);
+  const auto extents = parameter.sizes().vec();
+  Split split{name, extents, std::vector<int64_t>(extents.size()), /*num_replicas=*/1};
+  split.max_numel = max_local_size * (parameter.numel() / parameter.size(dim));
   split.shape[static_cast<size_t>(dim)] = full_size;
   split.begin[static_cast<size_t>(dim)] = begin;
   return Splits{{name, split}};
@@ -140,12 +142,14 @@ Embedding::Embedding(const ModelSpec& spec, TensorParallelPtr tp)
       vocab_shard_(spec.vocab_size, std::move(tp)),
       padding_token_(spec.padding_token),
       multiplier_(spec.embedding_multiplier),
+      rounds_multiplier_(spec.rounds_embedding_multiplier),
+      position_offset_(spec.position_offset),
       dropout_(make_dropout_site(spec.embedding_dropout, label())) {
   weight_ =
       register_parameter("weight", meta_parameter({vocab_shard_.local_size, spec.hidden_size}));
   if (spec.learned_positions) {
-    positions_ =
-        register_parameter("positions", meta_parameter({spec.max_positions, spec.hidden_size}));
+    positions_ = register_parameter(
+        "positions", meta_parameter({spec.position_offset + spec.max_positions, spec.hidden_size}));
   }
 }
 
@@ -170,19 +174,20 @@ std::optional<Splits> Embedding::splits() const {
 
 Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
   const int64_t seq = batch.tokens.size(1);
-  if (positions_.defined() && seq > positions_.size(0)) {
+  if (positions_.defined() && seq > positions_.size(0) - position_offset_) {
     throw Error("a sequence of {} tokens is longer than the model's {} positions", seq,
-                positions_.size(0));
+                positions_.size(0) - position_offset_);
   }
   const TensorParallelPtr& tp = vocab_shard_.tp;
   const int64_t first = tp ? sequence_shard(batch.tokens.numel(), *tp).first : 0;
   Tensor y = embed(weight_, adapter_, tp ? batch.tokens.flatten() : batch.tokens, vocab_shard_,
                    padding_token_);
   if (positions_.defined()) {
-    y = y + embed(positions_, positions_adapter_, local_positions(batch),
+    y = y + embed(positions_, positions_adapter_, local_positions(batch) + position_offset_,
                   VocabShard(positions_.size(0)), kNoPadding);
   }
-  if (multiplier_ != 1) y = y * multiplier_;
+  if (multiplier_ != 1 && !rounds_multiplier_) y = y * multiplier_;
+  if (multiplier_ != 1 && rounds_multiplier_) y = y * at::full({}, multiplier_, y.options());
   return dropout(y, dropout_, batch, first);
 }
 

@@ -27,7 +27,7 @@ struct VocabShard {
   int64_t max_local_size;  // max over all ranks
   TensorParallelPtr tp;
 
-  // Returns the split of a block's parameter, a matrix whose dimension `dim` is the vocabulary's;
+  // Returns the split of a block's parameter, whose dimension `dim` is the vocabulary's;
   // nullopt if the ranks do not split it.
   std::optional<Splits> splits(const std::string& name, const torch::Tensor& parameter,
                                int64_t dim) const;
@@ -68,9 +68,11 @@ class Embedding : public Block {
   VocabShard vocab_shard_;
   int64_t padding_token_;
   double multiplier_;
+  bool rounds_multiplier_;
+  int64_t position_offset_;
   DropoutSite dropout_;
   torch::Tensor weight_;
-  torch::Tensor positions_;  // [max_positions, hidden]; undefined with rotary embeddings
+  torch::Tensor positions_;  // [offset + max_positions, hidden]; undefined without
   std::optional<LoraAdapter> adapter_, positions_adapter_;
 };
 

@@ -62,9 +62,22 @@ std::vector<HeadTerm> narrow_rows(std::vector<HeadTerm> terms, int64_t begin, in
   return terms;
 }
 
-// Returns [rows, vocab]. On a GPU rows begin at multiples of 64 elements, whatever the vocabulary:
-// products and kernels are slow on others.
-Tensor compute_logits(const std::vector<HeadTerm>& terms) {
+// A logit z becomes softcap * tanh(z / softcap), unless that is 0.
+void cap_(Tensor& logits, double softcap) {
+  if (softcap > 0) logits.div_(softcap).tanh_().mul_(softcap);
+}
+
+// Turns capped logits into the gradient of those before the cap; see logit_gradient_().
+void loss_gradient_(Tensor logits, double softcap, const Tensor& lse, const Tensor& targets,
+                    const Tensor& scale) {
+  const Tensor slope = softcap > 0 ? 1 - logits.div(softcap).square_() : Tensor();
+  logit_gradient_(logits, lse, targets, scale);
+  if (softcap > 0) logits.mul_(slope);
+}
+
+// Returns capped logits [rows, vocab]. On a GPU rows begin at multiples of 64 elements, whatever
+// the vocabulary: products and kernels are slow on others.
+Tensor compute_logits(const std::vector<HeadTerm>& terms, double softcap) {
   const auto& [x, weight] = terms.front();
   Tensor logits;
   if (x.is_cpu()) {
@@ -76,8 +89,14 @@ Tensor compute_logits(const std::vector<HeadTerm>& terms) {
     logits = at::empty({x.size(0), padded}, x.options()).narrow(1, 0, vocab);
     write_matrix_product(logits, x, weight.t());
   }
-  for (size_t i = 1; i < terms.size(); ++i)
-    write_matrix_product(logits, terms[i].x, terms[i].weight.t(), /*add=*/true);
+  for (size_t i = 1; i < terms.size(); ++i) {
+    if (terms[i].is_bias()) {
+      logits.add_(terms[i].weight);
+    } else {
+      write_matrix_product(logits, terms[i].x, terms[i].weight.t(), /*add=*/true);
+    }
+  }
+  cap_(logits, softcap);
   return logits;
 }
 
@@ -100,7 +119,12 @@ struct HeadGradients {
     const auto& [x, weight] = part;
     if (dx.defined()) write_matrix_product(dx.narrow(0, begin, x.size(0)), dlogits, weight);
     if (!dweight.defined()) return;
-    write_matrix_product(dweight, dlogits.t(), x, /*add=*/!empty);
+    if (part.is_bias()) {
+      const Tensor sum = dlogits.sum({0}, false, torch::kFloat);
+      empty ? dweight.copy_(sum) : dweight.add_(sum);
+    } else {
+      write_matrix_product(dweight, dlogits.t(), x, /*add=*/!empty);
+    }
     empty = false;
   }
 };
@@ -130,13 +154,14 @@ class HeadLoss final : public CustomFunction {
       const int64_t rows = std::min(chunk_, num_rows - begin);
       const std::vector<HeadTerm> parts = narrow_rows(terms, begin, rows);
       const Tensor row_targets = targets.narrow(0, begin, rows);
-      const Tensor logits = compute_logits(parts);
+      const Tensor logits = compute_logits(parts, options_.softcap);
       const RowSums sums = row_sums(logits, row_targets, options_.vocab_shard);
       lse.narrow(0, begin, rows).copy_(sums.lse);
       sum += sums.loss();
       if (rows == num_rows) saved_logits = logits;
       if (!in_forward_) continue;
-      logit_gradient_(logits, sums.lse, local_targets(row_targets, options_.vocab_shard), scale);
+      loss_gradient_(logits, options_.softcap, sums.lse,
+                     local_targets(row_targets, options_.vocab_shard), scale);
       for (size_t i = 0; i < parts.size(); ++i) gradients[i].add(logits, parts[i], begin);
     }
     TensorVector saved(inputs.begin(), inputs.end() - 1);
@@ -196,16 +221,19 @@ class HeadLoss final : public CustomFunction {
     for (int64_t begin = 0; begin < num_rows; begin += chunk_) {
       const int64_t rows = std::min(chunk_, num_rows - begin);
       const std::vector<HeadTerm> parts = narrow_rows(terms, begin, rows);
-      const Tensor logits = saved_logits.defined() ? saved_logits : compute_logits(parts);
-      logit_gradient_(logits, others[1].narrow(0, begin, rows), targets.narrow(0, begin, rows),
-                      scale);
+      const Tensor logits =
+          saved_logits.defined() ? saved_logits : compute_logits(parts, options_.softcap);
+      loss_gradient_(logits, options_.softcap, others[1].narrow(0, begin, rows),
+                     targets.narrow(0, begin, rows), scale);
       for (size_t i = 0; i < parts.size(); ++i) {
         const auto& [x, weight] = parts[i];
         const Tensor& dx = gradients[2 * i];
         Tensor& dweight = gradients[2 * i + 1];
         if (dx.defined()) write_matrix_product(dx.narrow(0, begin, rows), logits, weight);
         if (!context.needs_input_grad(2 * i + 1)) continue;
-        const Tensor more = accumulate_wgrad(weight, logits, x);
+        const Tensor more = parts[i].is_bias()
+                                ? accumulate_grad(weight, logits.sum({0}, false, torch::kFloat))
+                                : accumulate_wgrad(weight, logits, x);
         if (more.defined()) dweight = dweight.defined() ? dweight.add_(more) : more;
       }
     }
@@ -214,7 +242,7 @@ class HeadLoss final : public CustomFunction {
     for (size_t i = 1; num_rows == 0 && i < num_inputs; i += 2) {
       if (!context.needs_input_grad(i)) continue;
       const Tensor& weight = saved[i];
-      gradients[i] = accumulate_grad(weight, at::zeros({1, 1}, weight.options()).expand_as(weight));
+      gradients[i] = accumulate_grad(weight, at::zeros({}, weight.options()).expand_as(weight));
     }
     return gradients;
   }
@@ -235,13 +263,14 @@ Head::Head(const ModelSpec& spec, const Tensor& tied_weight, int64_t max_logits,
     : Block("head"),
       vocab_shard_(spec.vocab_size, std::move(tp)),
       max_logits_(max_logits),
-      multiplier_(spec.logits_multiplier) {
-  norm_ =
-      register_module("norm", std::make_shared<Norm>(spec.norm, spec.hidden_size, spec.norm_eps));
+      multiplier_(spec.logits_multiplier),
+      softcap_(spec.logits_softcap) {
+  norm_ = register_module("norm", std::make_shared<Norm>(spec.norm, spec.hidden_size));
   weight_ = register_parameter("weight",
                                tied_weight.defined()
                                    ? tied_weight
                                    : meta_parameter({vocab_shard_.local_size, spec.hidden_size}));
+  if (spec.head_bias) bias_ = register_parameter("bias", meta_parameter({vocab_shard_.local_size}));
 }
 
 void Head::add_adapter(int64_t r, double scale, const DropoutSite& dropout) {
@@ -252,25 +281,31 @@ void Head::add_adapter(int64_t r, double scale, const DropoutSite& dropout) {
 
 std::optional<Splits> Head::splits() const {
   std::optional<Splits> splits = vocab_shard_.splits("weight", weight_, /*dim=*/0);
+  if (splits && bias_.defined()) splits->merge(*vocab_shard_.splits("bias", bias_, 0));
   if (splits && adapter_) splits->merge(*vocab_shard_.splits("lora_B", adapter_->factors.b, 0));
   return splits;
 }
 
 std::vector<HeadTerm> Head::terms(const Tensor& x, const MicroBatch& batch) const {
   std::vector<HeadTerm> terms = {{x, weight_}};
+  if (bias_.defined()) {
+    std::vector<int64_t> sizes = x.sizes().vec();
+    sizes.back() = 1;
+    terms.push_back({at::ones(sizes, x.options()), bias_});
+  }
   if (!adapter_) return terms;
   const auto& [factors, scale, site] = *adapter_;
   terms.push_back({project(dropout(x, site, batch), factors.a).mul(scale), factors.b});
   return terms;
 }
 
-Tensor Head::logits(const std::vector<HeadTerm>& terms) {
+Tensor Head::logits(const std::vector<HeadTerm>& terms) const {
   Tensor sum;
-  for (const auto& [x, weight] : terms) {
-    const Tensor y = project(x, weight);
+  for (const HeadTerm& term : terms) {
+    const Tensor y = term.is_bias() ? deliver_grad(term.weight) : project(term.x, term.weight);
     sum = sum.defined() ? sum + y : y;
   }
-  return sum;
+  return softcap_ > 0 ? sum.div(softcap_).tanh().mul(softcap_) : sum;
 }
 
 Tensor Head::gather_logits(const std::vector<HeadTerm>& terms) const {
@@ -299,6 +334,7 @@ Tensor Head::forward(const Tensor& x, const MicroBatch& batch) {
   options.divisor = batch.loss_normalizer;
   options.max_logits = max_logits_;
   options.label_indices = batch.label_indices;
+  options.softcap = softcap_;
   if (vocab_shard_.tp) options.vocab_shard = vocab_shard_;
   // On the CPU, memory matters more than a quarter of these products.
   if (x.is_cuda()) {

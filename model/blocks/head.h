@@ -20,9 +20,12 @@ namespace zeroth::model {
 // is a multiple of the tile of its products.
 int64_t default_chunk_rows(torch::DeviceType device, torch::Dtype dtype, int64_t vocab);
 
-// A HeadTerm is a part of the logits, x weight^T: x [tokens, width] and weight [vocab, width].
+// A HeadTerm is a part of the logits, x weight^T: x [tokens, width] and weight [vocab, width], or
+// bias [vocab] with x [tokens, 1] ones. The first term is no bias.
 struct HeadTerm {
   torch::Tensor x, weight;
+
+  bool is_bias() const { return weight.dim() == 1; }
 };
 
 struct HeadLossOptions {
@@ -47,6 +50,7 @@ struct HeadLossOptions {
   // each x and the loss are equal on all ranks, and the gradient of x is this rank's partial sum.
   // If unset, weights are full.
   std::optional<VocabShard> vocab_shard = {};
+  double softcap = 0;  // a logit z becomes softcap * tanh(z / softcap); 0: it stays
 };
 
 // Returns the fp32 scalar loss of the logits that are the sum of the terms, one at least: exactly 0
@@ -77,16 +81,17 @@ class Head : public Block {
  private:
   // Returns the products of which the logits of x [..., hidden] are the sum.
   std::vector<HeadTerm> terms(const torch::Tensor& x, const MicroBatch& batch) const;
-  static torch::Tensor logits(const std::vector<HeadTerm>& terms);
+  torch::Tensor logits(const std::vector<HeadTerm>& terms) const;
   // Returns the logits [tokens, vocab] of the tokens of all ranks.
   torch::Tensor gather_logits(const std::vector<HeadTerm>& terms) const;
 
   VocabShard vocab_shard_;
   std::shared_ptr<Norm> norm_;
   torch::Tensor weight_;  // [vocab, hidden]
+  torch::Tensor bias_;    // [vocab]; undefined without one
   std::optional<LoraAdapter> adapter_;
   int64_t max_logits_;
-  double multiplier_;  // of the logits
+  double multiplier_, softcap_;  // of the logits
 };
 
 }  // namespace zeroth::model

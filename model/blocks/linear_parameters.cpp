@@ -73,7 +73,8 @@ void Linear::register_nf4(const LinearShape& shape) {
     own.scales.absmax = bytes("weight_absmax", {blocks * scale});
   }
   if (quantization.double_quant) {
-    const int64_t groups = nested_groups(nf4_blocks(shape.out * shape.in));
+    const int64_t all_rows = shard.style == ParallelStyle::kColwise ? shard.full_size : shape.out;
+    const int64_t groups = nested_groups(nf4_blocks(all_rows * shape.in));
     own.scales.nested_absmax =
         bytes("weight_nested_absmax", {static_cast<int64_t>(sizeof(float)) * (groups + 1)});
   }

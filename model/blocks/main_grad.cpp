@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "model/custom_function.h"
 #include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
@@ -42,6 +43,19 @@ bool was_written(const torch::Tensor& grad_view, bool unwritten) {
 torch::Tensor main_grad(const torch::Tensor& parameter) {
   const torch::Tensor grad = parameter.grad();
   return grad.defined() && is_mark(grad) ? torch::Tensor() : grad;
+}
+
+torch::Tensor deliver_grad(const torch::Tensor& parameter) {
+  struct DeliverGrad final : CustomFunction {
+    TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+      context.save_for_backward(inputs);
+      return {inputs[0].view_as(inputs[0])};
+    }
+    TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+      return {accumulate_grad(context.saved()[0], grads[0])};
+    }
+  };
+  return apply_function(std::make_shared<DeliverGrad>(), {parameter})[0];
 }
 
 torch::Tensor accumulate_grad(const torch::Tensor& parameter, const torch::Tensor& gradient) {

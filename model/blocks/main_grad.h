@@ -24,6 +24,10 @@ bool was_written(const torch::Tensor& grad_view, bool unwritten);
 // parameter's.
 torch::Tensor main_grad(const torch::Tensor& parameter);
 
+// Returns `parameter`, for use in formulas of autograd: its gradient goes where accumulate_grad()
+// puts it.
+torch::Tensor deliver_grad(const torch::Tensor& parameter);
+
 // Adds `gradient` to the open view (or writes it to an unwritten one) and returns undefined, so
 // that autograd has nothing left to accumulate; returns `gradient` in the parameter's dtype if no
 // view is open.

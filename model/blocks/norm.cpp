@@ -3,8 +3,11 @@
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
 
+#include <array>
 #include <tuple>
+#include <utility>
 
+#include "base/error.h"
 #include "model/blocks/main_grad.h"
 #include "model/custom_function.h"
 #include "model/kernels/fused.h"
@@ -18,7 +21,7 @@ using torch::Tensor;
 // weight.
 class RmsNorm final : public CustomFunction {
  public:
-  explicit RmsNorm(double eps) : eps_(eps) {}
+  RmsNorm(double eps, double offset) : eps_(eps), offset_(offset) {}
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     context.keep_undefined_grads();
@@ -26,9 +29,9 @@ class RmsNorm final : public CustomFunction {
     Tensor sum = x, y, scale;
     adds_ = inputs.size() == 3;
     if (adds_) {
-      std::tie(sum, y, scale) = add_rms_norm(x, inputs[1], weight, eps_);
+      std::tie(sum, y, scale) = add_rms_norm(x, inputs[1], weight, eps_, offset_);
     } else {
-      std::tie(y, scale) = rms_norm(x, weight, eps_);
+      std::tie(y, scale) = rms_norm(x, weight, eps_, offset_);
     }
     context.save_for_backward({sum, weight, scale});
     return {sum, y};
@@ -42,15 +45,14 @@ class RmsNorm final : public CustomFunction {
           context.needs_input_grad(0) || (adds_ && context.needs_input_grad(1)),
           context.needs_input_grad(adds_ ? 2 : 1)};
       const std::optional<Tensor> residual = dsum.defined() ? std::optional(dsum) : std::nullopt;
-      std::tie(dsum, dweight) =
-          rms_norm_backward(grads[1], saved[0], saved[1], saved[2], residual, output_mask);
+      std::tie(dsum, dweight) = rms_norm_backward(grads[1], saved, residual, output_mask, offset_);
       if (dweight.defined()) dweight = accumulate_grad(saved[1], dweight);
     }
     return adds_ ? TensorVector{dsum, dsum, dweight} : TensorVector{dsum, dweight};
   }
 
  private:
-  double eps_;
+  double eps_, offset_;  // offset of the weight
   bool adds_ = false;
 };
 
@@ -58,63 +60,172 @@ class RmsNorm final : public CustomFunction {
 // over the rows in the dtype of x, where a sum in 16 bits soon stops growing, and keeps the rows'
 // means in the dtype of the weight.
 Tensor wide_on_cpu(const Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
   const bool is_16_bit = at::isReducedFloatingType(tensor.scalar_type());
   return tensor.is_cpu() && is_16_bit ? tensor.to(torch::kFloat) : tensor;
 }
 
-// LayerNorm returns the norm of x. Inputs are x, weight and bias.
+// LayerNorm returns the norm of x. Inputs are x, the weight if there is one, and then the bias if
+// there is one.
 class LayerNorm final : public CustomFunction {
  public:
-  explicit LayerNorm(double eps) : eps_(eps) {}
+  LayerNorm(int64_t size, double eps, double offset) : size_{size}, eps_(eps), offset_(offset) {}
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
-    const Tensor &x = inputs[0], &weight = inputs[1], &bias = inputs[2];
+    num_inputs_ = inputs.size();
+    TensorVector all = inputs;
+    all.resize(3);
     auto [y, mean, scale] =
-        at::native_layer_norm(x, weight.sizes(), wide_on_cpu(weight), wide_on_cpu(bias), eps_);
-    context.save_for_backward({x, weight, bias, mean, scale});
+        at::native_layer_norm(all[0], size_, factor(all[1]), wide_on_cpu(all[2]), eps_);
+    all.insert(all.end(), {mean, scale});
+    context.save_for_backward(std::move(all));
     return {y};
   }
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
     const TensorVector saved = context.saved();
-    const Tensor& weight = saved[1];
-    const Tensor& bias = saved[2];
-    const std::array<bool, 3> output_mask = {
-        context.needs_input_grad(0), context.needs_input_grad(1), context.needs_input_grad(2)};
+    const auto needs_grad = [&](size_t input) {
+      return input < num_inputs_ && context.needs_input_grad(input);
+    };
     auto [dx, dweight, dbias] = at::native_layer_norm_backward(
-        wide_on_cpu(grads[0]).contiguous(), wide_on_cpu(saved[0]), weight.sizes(), saved[3],
-        saved[4], wide_on_cpu(weight), wide_on_cpu(bias), output_mask);
+        wide_on_cpu(grads[0]).contiguous(), wide_on_cpu(saved[0]), size_, saved[3], saved[4],
+        factor(saved[1]), wide_on_cpu(saved[2]), {needs_grad(0), needs_grad(1), needs_grad(2)});
     if (dx.defined()) dx = dx.to(saved[0].scalar_type());
-    if (dweight.defined()) dweight = accumulate_grad(weight, dweight);
-    if (dbias.defined()) dbias = accumulate_grad(bias, dbias);
-    return {dx, dweight, dbias};
+    if (dweight.defined()) dweight = accumulate_grad(saved[1], dweight);
+    if (dbias.defined()) dbias = accumulate_grad(saved[2], dbias);
+    TensorVector gradients = {dx, dweight, dbias};
+    gradients.resize(num_inputs_);
+    return gradients;
   }
 
  private:
-  double eps_;
+  // Returns the weight with its offset; undefined without one.
+  std::optional<Tensor> factor(const Tensor& weight) const {
+    if (!weight.defined()) return std::nullopt;
+    return offset_ == 0 ? wide_on_cpu(weight) : wide_on_cpu(weight) + offset_;
+  }
+
+  std::array<int64_t, 1> size_;
+  double eps_, offset_;  // offset of the weight
+  size_t num_inputs_ = 0;
+};
+
+// ScaleHeads multiplies x [..., heads, size] by weight [heads, size].
+struct ScaleHeads final : CustomFunction {
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    context.save_for_backward(inputs);
+    return {inputs[0] * inputs[1]};
+  }
+
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
+    const Tensor &x = saved[0], &weight = saved[1];
+    Tensor dweight;
+    if (context.needs_input_grad(1)) {
+      const Tensor products = grads[0].to(torch::kFloat) * x;
+      dweight = accumulate_grad(weight, products.flatten(0, -3).sum(0));
+    }
+    return {grads[0] * weight, dweight};
+  }
+};
+
+// SplitRmsNorm is RMS norm of x, of whose last dimension each rank has a part. Inputs are x and
+// this rank's part of the weight.
+class SplitRmsNorm final : public CustomFunction {
+ public:
+  SplitRmsNorm(double eps, int64_t full_size, int num_replicas, TensorParallelPtr tp)
+      : eps_(eps),
+        full_size_(static_cast<double>(full_size)),
+        num_replicas_(num_replicas),
+        tp_(std::move(tp)) {}
+
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    const Tensor &x = inputs[0], &weight = inputs[1];
+    const Tensor wide = x.to(torch::kFloat);
+    const Tensor scale = mean(wide.square(), "squares of heads").add_(eps_).rsqrt_();
+    context.save_for_backward({x, weight, scale});
+    return {(wide * scale).to(x.scalar_type()) * weight};
+  }
+
+  // The formula is that of rms_norm_backward(). dy is this rank's addend where several ranks have
+  // the same part, and so is what becomes of it.
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
+    const Tensor &x = saved[0], &weight = saved[1], &scale = saved[2];
+    const Tensor wide_x = x.to(torch::kFloat), dy = grads[0].to(torch::kFloat);
+    Tensor dweight;
+    if (context.needs_input_grad(1)) {
+      const Tensor products = dy * wide_x * scale;
+      dweight = accumulate_grad(weight, products.flatten(0, -2).sum(0));
+    }
+    const Tensor scaled = dy * weight.to(torch::kFloat);
+    // The mean of the addends' sum, of which each rank that has this part subtracts its share.
+    const Tensor along =
+        mean(scaled * wide_x * num_replicas_, "gradients of heads") / num_replicas_;
+    return {(scaled * scale - wide_x * (along * scale.pow(3))).to(x.scalar_type()), dweight};
+  }
+
+ private:
+  // Returns the mean over the last dimension of all ranks, [..., 1].
+  Tensor mean(const Tensor& part, const char* what) const {
+    const Tensor sum = part.sum(-1, /*keepdim=*/true);
+    tp_->all_reduce(sum, comm::ReduceOp::kSum, what);
+    return sum / (full_size_ * num_replicas_);
+  }
+
+  double eps_, full_size_;
+  int num_replicas_;
+  TensorParallelPtr tp_;
 };
 
 }  // namespace
 
-Norm::Norm(NormKind kind, int64_t size, double eps) : kind_(kind), eps_(eps) {
-  weight_ = register_parameter("weight", meta_parameter({size}));
-  if (kind == NormKind::kLayer) bias_ = register_parameter("bias", meta_parameter({size}));
+Norm::Norm(const NormSpec& spec, int64_t size, int64_t heads) : spec_(spec), size_(size) {
+  ZEROTH_CHECK(heads == 0 || !spec.bias, "norms of heads with weights of their own have no bias");
+  if (spec.weight) {
+    weight_ = register_parameter(
+        "weight", heads > 0 ? meta_parameter({heads, size}) : meta_parameter({size}));
+  }
+  if (spec.bias) bias_ = register_parameter("bias", meta_parameter({size}));
 }
 
 Tensor Norm::forward(const Tensor& x) const {
-  if (kind_ == NormKind::kRms) return forward_residual(x).norm;
-  return apply_function(std::make_shared<LayerNorm>(eps_), {x, weight_, bias_})[0];
+  ZEROTH_CHECK(weight_.defined() || !bias_.defined(), "a norm has a bias without a weight");
+  if (has_weight_per_head()) {
+    NormSpec plain = spec_;
+    plain.weight = false;
+    return apply_function(std::make_shared<ScaleHeads>(),
+                          {Norm(plain, size_).forward(x), weight_})[0];
+  }
+  if (spec_.kind == NormKind::kRms) return forward_residual(x).norm;
+  TensorVector inputs = {x};
+  if (weight_.defined()) inputs.push_back(weight_);
+  if (bias_.defined()) inputs.push_back(bias_);
+  return apply_function(std::make_shared<LayerNorm>(size_, spec_.eps, spec_.weight_offset),
+                        inputs)[0];
 }
 
 Norm::Residual Norm::forward_residual(const Tensor& x, const std::optional<Tensor>& addend) const {
-  if (kind_ == NormKind::kRms) {
+  if (spec_.kind == NormKind::kRms) {
+    const Tensor weight = weight_.defined() ? weight_ : at::ones({size_}, x.options());
     const TensorVector both =
-        apply_function(std::make_shared<RmsNorm>(eps_),
-                       addend ? TensorVector{x, *addend, weight_} : TensorVector{x, weight_});
+        apply_function(std::make_shared<RmsNorm>(spec_.eps, spec_.weight_offset),
+                       addend ? TensorVector{x, *addend, weight} : TensorVector{x, weight});
     return {both[0], both[1]};
   }
   const Tensor stream = addend ? x + *addend : x;
   return {stream, forward(stream)};
+}
+
+SplitNorm::SplitNorm(double eps, const Shard& shard, TensorParallelPtr tp)
+    : eps_(eps), shard_(shard), tp_(std::move(tp)) {
+  weight_ = register_parameter("weight", meta_parameter({shard.extent}));
+}
+
+Tensor SplitNorm::forward(const Tensor& x) const {
+  return apply_function(
+      std::make_shared<SplitRmsNorm>(eps_, shard_.full_size, shard_.num_replicas, tp_),
+      {x, weight_})[0];
 }
 
 }  // namespace zeroth::model

@@ -8,16 +8,20 @@
 
 #include "device/tensor.h"
 #include "model/spec.h"
+#include "model/tensor_parallel.h"
 
 namespace zeroth::model {
 
 class Norm : public torch::nn::Module {
  public:
-  Norm(NormKind kind, int64_t size, double eps);
+  // With `heads`, x is [..., heads, size], and each head has a weight of its own.
+  Norm(const NormSpec& spec, int64_t size, int64_t heads = 0);
 
   // Returns x [..., size] normalized. x has any floating dtype; the result is computed in fp32 and
   // returned in x's dtype.
   torch::Tensor forward(const torch::Tensor& x) const;
+
+  bool has_weight_per_head() const { return weight_.defined() && weight_.dim() == 2; }
 
   // A `Residual` is a residual stream (x, or x + addend) and its norm. The two gradients that come
   // back are summed by the kernel that computes the norm's gradient.
@@ -29,10 +33,31 @@ class Norm : public torch::nn::Module {
                             const std::optional<torch::Tensor>& addend = std::nullopt) const;
 
  private:
-  NormKind kind_;
+  NormSpec spec_;
+  int64_t size_;
+  torch::Tensor weight_;  // [size] or [heads, size]; undefined without one
+  torch::Tensor bias_;    // [size]; undefined without one
+};
+
+// SplitNorm is an RMS norm over a last dimension of which each tensor-parallel rank has a part,
+// [..., shard.extent] of [..., shard.full_size].
+class SplitNorm : public torch::nn::Module {
+ public:
+  // The ranks' parts; see Split.
+  struct Shard {
+    int64_t begin, extent, full_size;
+    int num_replicas;
+  };
+  SplitNorm(double eps, const Shard& shard, TensorParallelPtr tp);
+
+  // Collective.
+  torch::Tensor forward(const torch::Tensor& x) const;
+
+ private:
   double eps_;
-  torch::Tensor weight_;  // [size]
-  torch::Tensor bias_;    // [size]; NormKind::kLayer only
+  Shard shard_;
+  TensorParallelPtr tp_;
+  torch::Tensor weight_;  // [extent]
 };
 
 }  // namespace zeroth::model

@@ -1,6 +1,7 @@
 #include "model/blocks/rope.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/pow.h>
 
 #include <algorithm>
@@ -84,8 +85,9 @@ bool matches(const RopeTable::Angles& angles, const Tensor& like) {
 
 }  // namespace
 
-Tensor rope_frequencies(const RopeSpec& spec, int64_t head_dim, int64_t max_positions,
+Tensor rope_frequencies(const RopeSpec& spec, int64_t whole_head_dim, int64_t max_positions,
                         int64_t seq) {
+  const int64_t head_dim = spec.rotary_dim > 0 ? spec.rotary_dim : whole_head_dim;
   const Tensor unscaled = periods(spec.theta, head_dim);
   switch (spec.scaling) {
     case RopeScaling::kNone:
@@ -141,6 +143,11 @@ RopeTable::Angles RopeTable::at(const Tensor& positions, const Tensor& like) {
 }
 
 Tensor rotate(const Tensor& x, const RopeTable::Angles& angles) {
+  const int64_t rotary_dim = 2 * angles.cos.size(-1);
+  if (rotary_dim < x.size(-1)) {
+    const Tensor turned = rotate(x.narrow(-1, 0, rotary_dim), angles);
+    return at::cat({turned, x.narrow(-1, rotary_dim, x.size(-1) - rotary_dim)}, -1);
+  }
   const Tensor pairs =
       angles.interleaved ? x.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2) : x;
   return apply_function(std::make_shared<RotateFunction>(), {pairs, angles.cos, angles.sin})[0];

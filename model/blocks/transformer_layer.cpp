@@ -54,51 +54,93 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
     : Block(fmt::format("layers.{}", index)),
       tp_(tp),
       residual_multiplier_(spec.residual_multiplier),
+      parallel_residual_(spec.parallel_residual != ParallelResidual::kNone),
       attention_dropout_(make_dropout_site(spec.residual_dropout, label() + ".attention")),
       mlp_dropout_(make_dropout_site(spec.residual_dropout, label() + ".mlp")) {
-  const auto norm = [&] {
-    return std::make_shared<Norm>(spec.norm, spec.hidden_size, spec.norm_eps);
+  const auto norm = [&](const char* name) {
+    return register_module(name, std::make_shared<Norm>(spec.norm, spec.hidden_size));
   };
-  attention_norm_ = register_module("attention_norm", norm());
+  const bool before = spec.norm_placement != NormPlacement::kPost;
+  const bool after = spec.norm_placement != NormPlacement::kPre;
+  if (before) attention_norm_ = norm("attention_norm");
   attention_ = register_module(
       "attention",
       std::make_shared<Attention>(
           spec, index, std::move(tables),
           make_dropout_site(spec.attention_dropout, label() + ".attention.probabilities"), tp));
-  mlp_norm_ = register_module("mlp_norm", norm());
-  mlp_ = register_module("mlp", std::make_shared<Mlp>(spec, tp));
+  if (after) attention_post_norm_ = norm("attention_post_norm");
+  if (before && spec.parallel_residual != ParallelResidual::kOneNorm) mlp_norm_ = norm("mlp_norm");
+  mlp_ = register_module("mlp", std::make_shared<Mlp>(spec, spec.mlp_size(index), tp));
+  if (after) mlp_post_norm_ = norm("mlp_post_norm");
 }
 
-torch::Tensor TransformerLayer::forward(const torch::Tensor& x, const MicroBatch& batch) {
+Tensor TransformerLayer::addend(const Tensor& y, const std::shared_ptr<Norm>& norm,
+                                const DropoutSite& site, const MicroBatch& batch) const {
   const int64_t first = tp_ ? sequence_shard(batch.tokens.numel(), *tp_).first : 0;
-  const Norm::Residual before = attention_norm_->forward_residual(x);
-  const auto addend = [&](const Tensor& y, const DropoutSite& site) {
-    const Tensor kept = dropout(y, site, batch, first);
-    return residual_multiplier_ == 1 ? kept : kept * residual_multiplier_;
-  };
-  const Tensor attended = addend(attention_->forward(before.norm, batch), attention_dropout_);
-  const Norm::Residual after = mlp_norm_->forward_residual(before.stream, attended);
-  return after.stream + addend(mlp_->forward(after.norm, batch), mlp_dropout_);
+  const Tensor kept = dropout(norm ? norm->forward(y) : y, site, batch, first);
+  return residual_multiplier_ == 1 ? kept : kept * residual_multiplier_;
 }
 
-Mlp::Mlp(const ModelSpec& spec, const TensorParallelPtr& tp) : activation_(spec.activation) {
+Tensor TransformerLayer::forward(const Tensor& x, const MicroBatch& batch) {
+  if (parallel_residual_) return forward_parallel(x, batch);
+  const Norm::Residual before =
+      attention_norm_ ? attention_norm_->forward_residual(x) : Norm::Residual{x, x};
+  const Tensor attended = addend(attention_->forward(before.norm, batch), attention_post_norm_,
+                                 attention_dropout_, batch);
+  Norm::Residual after;
+  if (mlp_norm_) {
+    after = mlp_norm_->forward_residual(before.stream, attended);
+  } else {
+    after.stream = after.norm = before.stream + attended;
+  }
+  return after.stream +
+         addend(mlp_->forward(after.norm, batch), mlp_post_norm_, mlp_dropout_, batch);
+}
+
+Tensor TransformerLayer::forward_parallel(const Tensor& x, const MicroBatch& batch) {
+  const Norm::Residual before = attention_norm_->forward_residual(x);
+  const Tensor mlp_input = mlp_norm_ ? mlp_norm_->forward(before.stream) : before.norm;
+  const Tensor attended =
+      addend(attention_->forward(before.norm, batch), nullptr, attention_dropout_, batch);
+  return before.stream + attended +
+         addend(mlp_->forward(mlp_input, batch), nullptr, mlp_dropout_, batch);
+}
+
+Mlp::Mlp(const ModelSpec& spec, int64_t size, const TensorParallelPtr& tp)
+    : activation_(spec.activation) {
   const WeightLayout layout = spec.conv1d ? WeightLayout::kInOut : WeightLayout::kOutIn;
-  const int64_t hidden = spec.hidden_size, full_size = spec.intermediate_size;
-  const int64_t local_size = full_size / tp_size(tp);
-  const auto projection = [&](const char* name, int64_t in, int64_t out, ParallelStyle style) {
+  const int64_t hidden = spec.hidden_size, local_size = size / tp_size(tp);
+  // `before` rows of the product that files hold come before those of this one.
+  const auto projection = [&](const char* name, int64_t in, int64_t out, ParallelStyle style,
+                              int64_t before = 0, const char* product = "") {
     LinearShape shape{in, out, spec.mlp_bias, layout, {}, tp, spec.quantization};
-    if (tp) shape.shard = {style, tp->rank() * local_size, local_size, full_size};
+    if (tp) {
+      shape.shard = {.style = style,
+                     .begin = before + tp->rank() * local_size,
+                     .extent = local_size,
+                     .full_size = *product == 0 ? size : 2 * size,
+                     .product = product};
+    }
     return register_module(name, std::make_shared<Linear>(shape));
   };
-  if (spec.gated_mlp) gate_ = projection("gate", hidden, full_size, ParallelStyle::kColwise);
-  up_ = projection("up", hidden, full_size, ParallelStyle::kColwise);
-  down_ = projection("down", full_size, hidden, ParallelStyle::kRowwise);
+  if (spec.gated_mlp && spec.fused_gate_up && !tp) {
+    gate_up_ = projection("gate_up", hidden, 2 * size, ParallelStyle::kNone);
+  } else if (spec.gated_mlp) {
+    const char* const product = spec.fused_gate_up ? "gate_up" : "";
+    gate_ = projection("gate", hidden, size, ParallelStyle::kColwise, 0, product);
+    up_ = projection("up", hidden, size, ParallelStyle::kColwise, spec.fused_gate_up ? size : 0,
+                     product);
+  } else {
+    up_ = projection("up", hidden, size, ParallelStyle::kColwise);
+  }
+  down_ = projection("down", size, hidden, ParallelStyle::kRowwise);
 }
 
 Tensor Mlp::forward(const Tensor& x, const MicroBatch& batch) const {
   const auto down = [&](const Tensor& inner) { return linear(inner, *down_, batch); };
-  if (!gate_) return down(activate(linear(x, *up_, batch), activation_));
-  const std::vector<Tensor> y = linear(x, {gate_.get(), up_.get()}, batch);
+  if (!gate_ && !gate_up_) return down(activate(linear(x, *up_, batch), activation_));
+  const std::vector<Tensor> y = gate_up_ ? linear(x, *gate_up_, batch).chunk(2, -1)
+                                         : linear(x, {gate_.get(), up_.get()}, batch);
   if (activation_ == Activation::kSilu)
     return down(apply_function(std::make_shared<SwiGlu>(), y)[0]);
   return down(activate(y[0], activation_) * y[1]);

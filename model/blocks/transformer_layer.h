@@ -20,15 +20,16 @@ namespace zeroth::model {
 
 class Mlp : public torch::nn::Module {
  public:
-  // The ranks of `tp` split the intermediate size.
-  explicit Mlp(const ModelSpec& spec, const TensorParallelPtr& tp = nullptr);
+  // `size` is the intermediate size, which the ranks of `tp` split.
+  Mlp(const ModelSpec& spec, int64_t size, const TensorParallelPtr& tp = nullptr);
 
   // Returns a tensor in the shape of x [..., hidden].
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) const;
 
  private:
   Activation activation_;
-  std::shared_ptr<Linear> gate_;  // null if the MLP is not gated
+  std::shared_ptr<Linear> gate_;     // null if the MLP is not gated
+  std::shared_ptr<Linear> gate_up_;  // set: in place of gate and up
   std::shared_ptr<Linear> up_;
   std::shared_ptr<Linear> down_;
 };
@@ -41,16 +42,25 @@ class TransformerLayer : public Block {
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
   bool accumulates_grads() const override { return true; }
   std::optional<Splits> splits() const override {
-    return tp_ ? std::optional(linear_splits(*this)) : std::nullopt;
+    if (!tp_) return std::nullopt;
+    Splits splits = linear_splits(*this);
+    splits.merge(attention_->splits("attention."));
+    return splits;
   }
 
  private:
+  // Returns what a half of the layer adds to the residual stream.
+  torch::Tensor addend(const torch::Tensor& y, const std::shared_ptr<Norm>& norm,
+                       const DropoutSite& site, const MicroBatch& batch) const;
+  torch::Tensor forward_parallel(const torch::Tensor& x, const MicroBatch& batch);
+
   TensorParallelPtr tp_;
   double residual_multiplier_;
+  bool parallel_residual_;
   DropoutSite attention_dropout_, mlp_dropout_;  // of each half's output, before the residual sum
-  std::shared_ptr<Norm> attention_norm_;
+  std::shared_ptr<Norm> attention_norm_, attention_post_norm_;  // null where there is none
   std::shared_ptr<Attention> attention_;
-  std::shared_ptr<Norm> mlp_norm_;
+  std::shared_ptr<Norm> mlp_norm_, mlp_post_norm_;
   std::shared_ptr<Mlp> mlp_;
 };
 

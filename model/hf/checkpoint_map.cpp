@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
@@ -10,7 +11,7 @@
 namespace zeroth::model {
 namespace {
 
-constexpr std::string_view kLmHead = "lm_head.weight";
+constexpr std::string_view kHead = "head.";
 
 // Rewrites `name` if it begins with pattern `from`: the index is kept, and so is what follows the
 // pattern.
@@ -34,27 +35,35 @@ std::optional<std::string> rewrite(std::string_view name, std::string_view from,
          std::string(to.substr(to_mark + 1)) + std::string(rest.substr(digits + tail.size()));
 }
 
+std::span<const NamePair> own_names(const Family& family, const ModelSpec& spec) {
+  return family.names_of == nullptr ? family.names : family.names_of(spec);
+}
+
 }  // namespace
 
 std::string stored_name(const ModelSpec& spec, const std::string& canonical) {
-  if (canonical == "head.weight") return std::string(kLmHead);
   const Family& family = family_of(spec);
-  for (const NamePair& pair : family.names) {
-    const auto name = rewrite(canonical, pair.canonical, pair.stored);
-    if (name) return std::string(family.prefix) + *name;
+  for (const std::span<const NamePair> names : {own_names(family, spec), llama_names()}) {
+    for (const NamePair& pair : names) {
+      const auto name = rewrite(canonical, pair.canonical, pair.stored);
+      if (name) return std::string(family.prefix) + *name;
+    }
   }
+  if (const auto name = rewrite(canonical, kHead, family.head)) return *name;
   ZEROTH_CHECK(false, "no {} checkpoint holds a parameter {}", spec.family, canonical);
   return {};
 }
 
 std::optional<std::string> canonical_name(const ModelSpec& spec, const std::string& stored) {
-  if (stored == kLmHead) return "head.weight";
   const Family& family = family_of(spec);
+  if (const auto name = rewrite(stored, family.head, kHead)) return name;
   std::string_view name = stored;
   if (name.starts_with(family.prefix)) name.remove_prefix(family.prefix.size());
-  for (const NamePair& pair : family.names) {
-    const auto canonical = rewrite(name, pair.stored, pair.canonical);
-    if (canonical) return canonical;
+  for (const std::span<const NamePair> names : {own_names(family, spec), llama_names()}) {
+    for (const NamePair& pair : names) {
+      const auto canonical = rewrite(name, pair.stored, pair.canonical);
+      if (canonical) return canonical;
+    }
   }
   return std::nullopt;
 }

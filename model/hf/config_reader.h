@@ -88,11 +88,27 @@ class ConfigReader {
   std::vector<std::string> unknown_keys_;
 };
 
-// Reads the rotary part of config.json, in its old and its new spelling (spec_rope.cpp):
-// rope_theta, which is `theta` if it is missing, rope_scaling and rope_parameters; errors are added
-// to `config`.
+// What families do not share of the rotary part of config.json.
+struct RopeKeys {
+  double theta = 10000;  // if it is missing
+  const char* theta_key = "rope_theta";
+  bool is_partial = false;    // a part of each head may rotate
+  double partial_factor = 1;  // if it is missing
+  const char* partial_key = "partial_rotary_factor";
+  bool interleaved = false;
+  // Not null: rope_parameters has an object for each type of layer, and this one is read;
+  // rope_scaling is that of full_attention.
+  const char* layer_type = nullptr;
+  std::optional<int64_t> context = {};  // original_max_position_embeddings if it is missing
+  const char* parameters = nullptr;     // JSON of rope_parameters if it is missing
+  bool has_alpha = false;               // of dynamic scaling: a constant factor of theta (Hunyuan)
+};
+
+// Reads the rotary part of config.json, in its old and its new spelling (spec_rope.cpp): theta,
+// the share of each head that rotates, rope_scaling and rope_parameters; errors are added to
+// `config`.
 RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions,
-                   double theta = 10000);
+                   const RopeKeys& keys = {});
 
 // Reads quantization_config (spec_quantization.cpp); errors are added to `config`. `spec` has all
 // other keys. Returns nullopt if the model's files are not quantized.

@@ -33,69 +33,6 @@ std::vector<std::string> usual_targets(const std::string& family) {
   return {targets.begin(), targets.end()};
 }
 
-class ModuleList {
- public:
-  explicit ModuleList(const ModelSpec& spec) : spec_(spec) {}
-
-  void add(Kind kind, const std::string& canonical, bool bias = false) {
-    ModelModule module{kind, {}, canonical, {matrix_of(canonical)}};
-    if (bias) module.parameters.push_back(canonical + ".bias");
-    module.path = parent(stored_name(spec_, module.parameters.front()));
-    modules_.push_back(std::move(module));
-  }
-
-  void add_norm(const std::string& canonical) {
-    add(Kind::kNorm, canonical, spec_.norm == NormKind::kLayer);
-  }
-
-  void add_layer(const std::string& label) {
-    add_norm(label + "attention_norm");
-    if (spec_.conv1d) {
-      add(Kind::kProduct, label + "attention.qkv", spec_.qkv_bias);
-    } else {
-      for (const char* name : {"q", "k", "v"})
-        add(Kind::kProduct, label + "attention." + name, spec_.qkv_bias);
-    }
-    if (spec_.qk_norm) {
-      for (const char* name : {"q_norm", "k_norm"}) add(Kind::kNorm, label + "attention." + name);
-    }
-    add(Kind::kProduct, label + "attention.o", spec_.o_bias);
-    const std::string attention = parent(modules_.back().path);
-    add_norm(label + "mlp_norm");
-    if (spec_.gated_mlp) add(Kind::kProduct, label + "mlp.gate", spec_.mlp_bias);
-    add(Kind::kProduct, label + "mlp.up", spec_.mlp_bias);
-    add(Kind::kProduct, label + "mlp.down", spec_.mlp_bias);
-    const std::string mlp = parent(modules_.back().path);
-    if (spec_.family == "gpt2") {
-      others_.insert({attention + ".attn_dropout", attention + ".resid_dropout", mlp + ".act",
-                      mlp + ".dropout"});
-    } else {
-      others_.insert(mlp + ".act_fn");
-    }
-  }
-
-  // Adds the modules that hold those with parameters, and all others.
-  std::vector<ModelModule> finish() {
-    others_.insert(spec_.family == "gpt2" ? "transformer.drop" : "model.rotary_emb");
-    for (const ModelModule& module : modules_) {
-      for (std::string path = parent(module.path); !path.empty(); path = parent(path))
-        others_.insert(path);
-    }
-    for (const std::string& path : others_) modules_.push_back({Kind::kOther, path, {}, {}});
-    return std::move(modules_);
-  }
-
- private:
-  static std::string parent(const std::string& path) {
-    const size_t dot = path.rfind('.');
-    return dot == path.npos ? std::string() : path.substr(0, dot);
-  }
-
-  const ModelSpec& spec_;
-  std::vector<ModelModule> modules_;
-  std::set<std::string> others_;
-};
-
 // Returns the first paths, and how many more there are.
 std::string describe(const std::vector<std::string>& paths, size_t max_shown = 3) {
   std::string text;
@@ -323,26 +260,6 @@ class Planner {
 };
 
 }  // namespace
-
-std::string matrix_of(std::string_view module) {
-  return module == kPositionsModule ? std::string(module) : std::string(module) + ".weight";
-}
-
-std::string module_of(std::string_view parameter) {
-  return std::string(parameter == kPositionsModule ? parameter
-                                                   : parameter.substr(0, parameter.rfind('.')));
-}
-
-std::vector<ModelModule> list_modules(const ModelSpec& spec) {
-  ModuleList list(spec);
-  list.add(Kind::kEmbedding, "embedding");
-  if (spec.learned_positions) list.add(Kind::kPositions, kPositionsModule);
-  for (int64_t layer = 0; layer < spec.num_layers; ++layer)
-    list.add_layer(fmt::format("layers.{}.", layer));
-  list.add_norm("head.norm");
-  list.add(Kind::kHead, "head");
-  return list.finish();
-}
 
 ModuleNames resolved_targets(const ModelSpec& spec, const LoraConfig& config) {
   const std::vector<ModelModule> modules = list_modules(spec);

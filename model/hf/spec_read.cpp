@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
@@ -30,10 +30,10 @@ const std::set<std::string> kIgnoredKeys = {
     // How it runs.
     "_attn_implementation", "_attn_implementation_autoset", "gradient_checkpointing",
     "keys_to_ignore_at_inference", "output_attentions", "output_hidden_states", "return_dict",
-    "torchscript", "use_bfloat16", "use_cache", "tf_legacy_loss",
+    "_sliding_window_pattern", "torchscript", "use_bfloat16", "use_cache", "tf_legacy_loss",
     // Tokens.
-    "bos_token_id", "cls_token_id", "decoder_start_token_id", "eos_token_id", "n_ctx",
-    "pad_token_id", "prefix", "sep_token_id", "unk_token_id",
+    "bos_token_id", "cls_token_id", "decoder_start_token_id", "eod_token_id", "eos_token_id",
+    "n_ctx", "pad_token_id", "prefix", "sep_token_id", "unk_token_id",
     // Generation.
     "do_sample", "early_stopping", "is_decoder", "length_penalty", "max_length", "min_length",
     "no_repeat_ngram_size", "num_beams", "num_return_sequences", "predict_special_tokens",
@@ -48,7 +48,8 @@ const std::set<std::string> kIgnoredKeys = {
 const std::vector<std::string> kUnsupportedKeys = {
     // Dropout elsewhere.
     "hidden_dropout", "hidden_dropout_prob", "residual_dropout", "embedding_dropout",
-    "attention_probs_dropout_prob", "classifier_dropout",
+    "attention_probs_dropout_prob", "classifier_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop",
+    "layerdrop",
     // Other forms of weights and layers.
     "pruned_heads", "chunk_size_feed_forward", "is_encoder_decoder", "cross_attention_hidden_size",
     "add_cross_attention", "reorder_and_upcast_attn",
@@ -60,7 +61,8 @@ const std::vector<std::string> kUnsupportedKeys = {
     "kv_lora_rank", "q_lora_rank", "alibi", "use_mrope",
     // Other inputs, adapters and layers.
     "vision_config", "audio_config", "text_config", "adapter_attn_dim", "parallel_attn",
-    "query_pre_attn_scalar"};
+    "query_pre_attn_scalar", "clip_qkv", "use_bidirectional_attention", "use_qk_norm",
+    "qk_layernorm"};
 
 // Factors of other models: accepted only at 1.
 const std::vector<std::string> kUnitFactors = {"pretraining_tp",      "logit_scale",
@@ -112,10 +114,13 @@ ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
     const std::string found = spec.family.empty() && !config.errors().empty()
                                   ? config.errors().front() + ": add it, as \"architectures\" says"
                                   : fmt::format("model_type is \"{}\"", shortened(spec.family));
+    const std::vector<std::string_view> names = family_names();
+    const std::string_view near = nearest_name(spec.family, names);
     throw Error(
-        "{}: {}; supported are {}; for another kind of model see examples/custom_model, which "
+        "{}: {}; supported are {}{}; for another kind of model see examples/custom_model, which "
         "builds one of blocks",
-        origin, found, family_names());
+        origin, found, fmt::join(names, ", "),
+        near.empty() ? "" : fmt::format(", of which {} has the nearest name", near));
   }
   family->read(config, spec);
   read_common(config, *family, spec);

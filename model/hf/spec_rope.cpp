@@ -18,15 +18,29 @@ namespace {
 using nlohmann::json;
 
 // Keys that the other kinds of scaling read; they have no influence on the supported kinds.
-const std::set<std::string> kOtherScalingKeys = {
-    "attention_factor", "beta_fast",
-    "beta_slow",        "short_factor",
-    "long_factor",      "mscale",
-    "mscale_all_dim",   "finetuned",
-    "low_freq_factor",  "high_freq_factor",
-    "factor",           "truncate",
-    "rope_type",        "type",
-    "rope_theta",       "original_max_position_embeddings"};
+const std::set<std::string> kOtherScalingKeys = {"attention_factor",
+                                                 "beta_fast",
+                                                 "beta_slow",
+                                                 "short_factor",
+                                                 "long_factor",
+                                                 "mscale",
+                                                 "mscale_all_dim",
+                                                 "finetuned",
+                                                 "low_freq_factor",
+                                                 "high_freq_factor",
+                                                 "factor",
+                                                 "truncate",
+                                                 "rope_type",
+                                                 "type",
+                                                 "rope_theta",
+                                                 "original_max_position_embeddings",
+                                                 "alpha",
+                                                 "partial_rotary_factor",
+                                                 "max_position_embeddings",
+                                                 "llama_4_scaling_beta"};
+
+constexpr const char* kFullAttention = "full_attention";
+constexpr const char* kSlidingAttention = "sliding_attention";
 
 constexpr std::pair<std::string_view, RopeScaling> kKinds[] = {
     {"default", RopeScaling::kNone},    {"linear", RopeScaling::kLinear},
@@ -87,12 +101,16 @@ void read_longrope(ConfigReader& rope, int64_t head_dim, RopeSpec& spec) {
 }
 
 // Reads the factor, and the keys of the scaling's kind.
-void read_scaling(ConfigReader& rope, int64_t head_dim, int64_t max_positions, RopeSpec& spec) {
+// `context` is the original one if config.json has it outside of the object, too: it wins there.
+void read_scaling(ConfigReader& rope, int64_t head_dim, int64_t max_positions,
+                  std::optional<int64_t> context, RopeSpec& spec) {
   if (spec.scaling == RopeScaling::kNone) return;
   const bool extends =
       spec.scaling != RopeScaling::kLinear && spec.scaling != RopeScaling::kDynamic;
   if (extends) {
-    spec.original_max_positions = rope.size("original_max_position_embeddings", max_positions);
+    constexpr const char* kKey = "original_max_position_embeddings";
+    spec.original_max_positions = rope.size(kKey, max_positions);
+    if (context) spec.original_max_positions = *context;
   }
   // If it is left out (longrope) or null (yarn), it is the ratio of the two contexts.
   const bool has_ratio = spec.scaling == RopeScaling::kLongRope ||
@@ -105,32 +123,75 @@ void read_scaling(ConfigReader& rope, int64_t head_dim, int64_t max_positions, R
   if (spec.scaling == RopeScaling::kLongRope) read_longrope(rope, head_dim, spec);
 }
 
-}  // namespace
+// A Section is an object of config.json and its path.
+struct Section {
+  std::string key;
+  json object;
+};
 
-RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions, double theta) {
-  RopeSpec spec;
-  spec.theta = config.positive("rope_theta", theta);
-  config.require("partial_rotary_factor", 1.0);
-
-  // The old key wins over the new one, as in transformers.
+// Returns the object that has the rotary parameters, empty if there is none.
+Section find_parameters(ConfigReader& config, const RopeKeys& keys) {
   const json* parameters = config.find("rope_parameters");
   const json* scaling = config.find("rope_scaling");
-  const bool old_key = scaling != nullptr && !scaling->empty();
-  const json* chosen = old_key ? scaling : parameters;
-  const std::string key = old_key ? "rope_scaling" : "rope_parameters";
-  if (chosen == nullptr) return spec;
-  if (!chosen->is_object()) {
-    config.add_error(key, "is {}, expected an object", quoted(*chosen));
-    return spec;
+  const bool of_local =
+      keys.layer_type != nullptr && std::string_view(keys.layer_type) == kSlidingAttention;
+  Section found{"rope_parameters", json::object()};
+  // The old key wins over the new one, as in transformers.
+  if (scaling != nullptr && !scaling->empty() && !of_local) {
+    found = {"rope_scaling", *scaling};
+  } else if (parameters == nullptr && keys.parameters != nullptr) {
+    found.object = parse_json(keys.parameters, {.name = found.key, .limits = kConfigLimits});
+  } else if (parameters != nullptr && keys.layer_type != nullptr && parameters->is_object()) {
+    const auto own = parameters->find(keys.layer_type);
+    if (own == parameters->end() && !parameters->empty())
+      config.add_error(found.key, "has no {}, one of this model's types of layers",
+                       keys.layer_type);
+    found.key += std::string(".") + keys.layer_type;
+    if (own != parameters->end() && !own->is_null()) found.object = *own;
+  } else if (parameters != nullptr) {
+    found.object = *parameters;
   }
-  ConfigReader rope(*chosen, key + ".");
+  if (found.object.is_object()) return found;
+  config.add_error(found.key, "is {}, expected an object", quoted(found.object));
+  return {found.key, json::object()};
+}
+
+}  // namespace
+
+RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions,
+                   const RopeKeys& keys) {
+  RopeSpec spec;
+  spec.interleaved = keys.interleaved;
+  spec.theta = keys.theta_key == nullptr ? keys.theta : config.positive(keys.theta_key, keys.theta);
+  double partial_factor = config.positive(keys.partial_key, keys.partial_factor);
+
+  const Section section = find_parameters(config, keys);
+  ConfigReader rope(section.object, section.key + ".");
   spec.theta = rope.positive("rope_theta", spec.theta);
-  rope.require("partial_rotary_factor", 1.0);
-  for (const char* layer_type : {"full_attention", "sliding_attention", "mrope_section"}) {
+  partial_factor = rope.positive("partial_rotary_factor", partial_factor);
+  const auto rotary_dim = static_cast<int64_t>(static_cast<double>(head_dim) * partial_factor);
+  if (partial_factor > 1 || (partial_factor != 1 && !keys.is_partial)) {
+    config.add_error(keys.partial_key, "is {}, expected {}1", partial_factor,
+                     keys.is_partial ? "at most " : "");
+  } else if (head_dim > 0 && (rotary_dim < 2 || rotary_dim % 2 != 0)) {
+    config.add_error(partial_factor == 1 ? "head_dim" : keys.partial_key,
+                     "is {}, but rotary embeddings need an even number of dimensions",
+                     partial_factor == 1 ? static_cast<double>(head_dim) : partial_factor);
+  }
+  if (rotary_dim < head_dim) spec.rotary_dim = rotary_dim;
+  for (const char* layer_type : {kFullAttention, kSlidingAttention, "mrope_section"}) {
     rope.reject(layer_type);
   }
   spec.scaling = read_kind(rope);
-  read_scaling(rope, head_dim, max_positions, spec);
+  if (keys.has_alpha && spec.scaling == RopeScaling::kDynamic && rope.find("alpha") != nullptr) {
+    const auto dim = static_cast<double>(head_dim);
+    spec.theta *= std::pow(rope.positive("alpha"), dim / (dim - 2));
+    spec.scaling = RopeScaling::kNone;
+  }
+  constexpr const char* kContext = "original_max_position_embeddings";
+  std::optional<int64_t> context = keys.context;
+  if (config.find(kContext) != nullptr) context = config.size(kContext);
+  read_scaling(rope, rotary_dim, max_positions, context, spec);
   rope.collect_unknown_keys(kOtherScalingKeys);
   config.add(rope);
   return spec;

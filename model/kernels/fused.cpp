@@ -27,14 +27,15 @@ TORCH_LIBRARY(zeroth, library) {
   const auto any_device = [](auto* formula) {
     return torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, formula);
   };
-  library.def("rms_norm(Tensor x, Tensor weight, float eps) -> (Tensor, Tensor)",
+  library.def("rms_norm(Tensor x, Tensor weight, float eps, float offset) -> (Tensor, Tensor)",
               any_device(formula::rms_norm));
   library.def(
-      "add_rms_norm(Tensor x, Tensor addend, Tensor weight, float eps) -> (Tensor, Tensor, Tensor)",
+      "add_rms_norm(Tensor x, Tensor addend, Tensor weight, float eps, float offset) -> (Tensor, "
+      "Tensor, Tensor)",
       any_device(formula::add_rms_norm));
   library.def(
-      "rms_norm_backward(Tensor dy, Tensor x, Tensor weight, Tensor scale, Tensor? residual, "
-      "bool[2] wanted) -> (Tensor, Tensor)",
+      "rms_norm_backward(Tensor dy, Tensor[] saved, Tensor? residual, "
+      "bool[2] wanted, float offset) -> (Tensor, Tensor)",
       any_device(formula::rms_norm_backward));
   library.def("apply_rope(Tensor x, Tensor cos, Tensor sin, float direction) -> Tensor",
               any_device(formula::apply_rope));
@@ -52,21 +53,21 @@ TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
   cpu::register_operators(library);
 }
 
-std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return call<formula::rms_norm>("zeroth::rms_norm", x, weight, eps);
+std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps,
+                                    double offset) {
+  return call<formula::rms_norm>("zeroth::rms_norm", x, weight, eps, offset);
 }
 
 std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& addend,
-                                                const Tensor& weight, double eps) {
-  return call<formula::add_rms_norm>("zeroth::add_rms_norm", x, addend, weight, eps);
+                                                const Tensor& weight, double eps, double offset) {
+  return call<formula::add_rms_norm>("zeroth::add_rms_norm", x, addend, weight, eps, offset);
 }
 
-std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
-                                             const Tensor& weight, const Tensor& scale,
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, at::TensorList saved,
                                              const std::optional<Tensor>& residual,
-                                             std::array<bool, 2> output_mask) {
-  const auto [dx, dweight] = call<formula::rms_norm_backward>("zeroth::rms_norm_backward", dy, x,
-                                                              weight, scale, residual, output_mask);
+                                             std::array<bool, 2> output_mask, double offset) {
+  const auto [dx, dweight] = call<formula::rms_norm_backward>("zeroth::rms_norm_backward", dy,
+                                                              saved, residual, output_mask, offset);
   return {output_mask[0] ? dx : Tensor(), output_mask[1] ? dweight : Tensor()};
 }
 

@@ -14,20 +14,21 @@ namespace zeroth::model {
 
 // Returns y in the shape of x, and scale [rows] fp32: one over the root of the mean square plus
 // eps. x is [..., n], weight [n] of the same dtype. As in transformers, y is normalized in fp32,
-// rounded to x's dtype, then multiplied by the weight.
+// rounded to x's dtype, then multiplied by weight + offset, a sum in fp32.
 std::tuple<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
-                                                  const torch::Tensor& weight, double eps);
+                                                  const torch::Tensor& weight, double eps,
+                                                  double offset = 0);
 // Returns x + addend in the shape of x, and rms_norm() of that sum.
 std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_rms_norm(const torch::Tensor& x,
                                                                      const torch::Tensor& addend,
                                                                      const torch::Tensor& weight,
-                                                                     double eps);
-// Returns dx in the shape of x and dweight [n] fp32, each undefined unless the output mask asks for
-// it. A `residual` in the shape of x is added to dx: the other gradient of what was normalized.
+                                                                     double eps, double offset = 0);
+// `saved` has x, weight and scale. Returns dx in the shape of x and dweight [n] fp32, each
+// undefined unless the output mask asks for it. A `residual` in the shape of x is added to dx: the
+// other gradient of what was normalized.
 std::tuple<torch::Tensor, torch::Tensor> rms_norm_backward(
-    const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight,
-    const torch::Tensor& scale, const std::optional<torch::Tensor>& residual,
-    std::array<bool, 2> output_mask = {true, true});
+    const torch::Tensor& dy, at::TensorList saved, const std::optional<torch::Tensor>& residual,
+    std::array<bool, 2> output_mask = {true, true}, double offset = 0);
 
 // Returns y in the shape of x [batch, seq, heads, d]. The two halves of each head turn as pairs by
 // cos and sin [1 or batch, seq, 1, d / 2] of x's dtype. direction -1 turns back.

@@ -67,7 +67,8 @@ void add_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
   });
 }
 
-std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps,
+                                    double offset) {
   const Tensor flat = x.contiguous();
   const int64_t size = weight.size(0), rows = flat.numel() / size;
   Tensor y, scale;
@@ -79,26 +80,26 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, doubl
         const Tensor w = weight.contiguous();
         parallel_for(rows, grain_rows(size), [&](int64_t begin, int64_t end) {
           const int64_t at = begin * size;
-          kernels.rms_norm(
-              {data<T>(flat) + at, data<T>(w), data<float>(scale) + begin, end - begin, size}, eps,
-              data<T>(y) + at);
+          kernels.rms_norm({data<T>(flat) + at, data<T>(w), data<float>(scale) + begin, end - begin,
+                            size, static_cast<float>(offset)},
+                           eps, data<T>(y) + at);
         });
       });
-  if (!done) return formula::rms_norm(x, weight, eps);
+  if (!done) return formula::rms_norm(x, weight, eps, offset);
   return {y, scale};
 }
 
 std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& addend,
-                                                const Tensor& weight, double eps) {
+                                                const Tensor& weight, double eps, double offset) {
   const Tensor sum = at::add(x, addend);
-  const auto [y, scale] = rms_norm(sum, weight, eps);
+  const auto [y, scale] = rms_norm(sum, weight, eps, offset);
   return {sum, y, scale};
 }
 
-std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
-                                             const Tensor& weight, const Tensor& scale,
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, at::TensorList saved,
                                              const std::optional<Tensor>& residual,
-                                             std::array<bool, 2> output_mask) {
+                                             std::array<bool, 2> output_mask, double offset) {
+  const Tensor &x = saved[0], &weight = saved[1], &scale = saved[2];
   Tensor dx = at::empty({0}, x.options()), dweight = at::empty({0}, scale.options());
   const bool fits = same_dtype(x, weight) && same_dtype(x, dy);
   const bool done =
@@ -114,16 +115,17 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
           for (int64_t part = first; part < last; ++part) {
             const int64_t begin = part * kSummedRows, count = std::min(kSummedRows, rows - begin);
             const int64_t at = begin * size;
-            kernels.rms_norm_backward(
-                {data<T>(flat) + at, data<T>(w), data<float>(scale) + begin, count, size},
-                data<T>(flat_dy) + at, output_mask[0] ? data<T>(dx) + at : nullptr,
-                output_mask[1] ? data<float>(sums) + part * size : nullptr);
+            kernels.rms_norm_backward({data<T>(flat) + at, data<T>(w), data<float>(scale) + begin,
+                                       count, size, static_cast<float>(offset)},
+                                      data<T>(flat_dy) + at,
+                                      output_mask[0] ? data<T>(dx) + at : nullptr,
+                                      output_mask[1] ? data<float>(sums) + part * size : nullptr);
           }
         });
         if (output_mask[1]) dweight = parts == 1 ? sums[0] : sums.sum(0);
       });
   if (!done) {
-    return formula::rms_norm_backward(dy, x, weight, scale, residual, output_mask);
+    return formula::rms_norm_backward(dy, saved, residual, output_mask, offset);
   }
   if (output_mask[0] && residual) dx.add_(*residual);
   return {dx, dweight};

@@ -7,26 +7,29 @@ namespace zeroth::model::formula {
 
 using torch::Tensor;
 
-std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps,
+                                    double offset) {
   const Tensor wide = x.to(torch::kFloat);
   const Tensor length = at::linalg_vector_norm(wide, 2, at::IntArrayRef({-1}), true);
   const Tensor scale = length.square_().div_(x.size(-1)).add_(eps).rsqrt_();  // [..., 1]
-  return {(wide * scale).to(x.scalar_type()).mul_(weight), scale.flatten()};
+  const Tensor normalized = (wide * scale).to(x.scalar_type());
+  if (offset == 0) return {normalized.mul(weight), scale.flatten()};
+  return {(normalized * weight.to(torch::kFloat).add(offset)).to(x.scalar_type()), scale.flatten()};
 }
 
 std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& addend,
-                                                const Tensor& weight, double eps) {
+                                                const Tensor& weight, double eps, double offset) {
   const Tensor sum = at::add(x, addend);
-  const auto [y, scale] = rms_norm(sum, weight, eps);
+  const auto [y, scale] = rms_norm(sum, weight, eps, offset);
   return {sum, y, scale};
 }
 
 // Computes dx = scale * (w dy - x scale^2 mean(w dy x)) + residual; dw = sum over rows of dy x
 // scale.
-std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
-                                             const Tensor& weight, const Tensor& scale,
+std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, at::TensorList saved,
                                              const std::optional<Tensor>& residual,
-                                             std::array<bool, 2> output_mask) {
+                                             std::array<bool, 2> output_mask, double offset) {
+  const Tensor &x = saved[0], &weight = saved[1], &scale = saved[2];
   const int64_t size = weight.size(0);
   const Tensor rows = x.to(torch::kFloat).reshape({-1, size});
   const Tensor wide_dy = dy.to(torch::kFloat).reshape({-1, size});
@@ -35,7 +38,7 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, const Tensor& x,
   Tensor dweight = at::empty({0}, scale.options());
   if (output_mask[1]) dweight = at::mv(product.t(), scale);
   if (output_mask[0]) {
-    const Tensor wide = weight.to(torch::kFloat);
+    const Tensor wide = weight.to(torch::kFloat).add(offset);
     const Tensor along = at::mv(product, wide).mul_(scale.pow(3)).div_(size);
     dx = (wide_dy * wide).mul_(scale.unsqueeze(1)).addcmul_(rows, along.unsqueeze(1), -1);
     dx = dx.to(x.scalar_type()).view(x.sizes());

@@ -50,13 +50,12 @@ TEST_CASE("a packed row's samples have the outputs that they have in rows of the
   ModelSpec spec;
   spec.hidden_size = 256;
   spec.num_layers = 1;
-  spec.windowed_layers = {true};
   spec.num_heads = 4;
   spec.num_kv_heads = 2;
   spec.head_dim = 64;
   spec.max_positions = 256;
   for (const int64_t window : {0, 17}) {
-    spec.sliding_window = window;
+    spec.layers = {{.window = window}};
     Attention attention(spec, 0, std::make_shared<SequenceTables>(spec));
     const auto options = torch::dtype(torch::kBFloat16).device(torch::kCUDA);
     for (auto& parameter : attention.parameters())

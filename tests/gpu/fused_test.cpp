@@ -79,7 +79,7 @@ TEST_CASE("the gradients of RMSNorm on the GPU equal the formula at every width"
         const Tensor x = sample({rows, width}, dtype), weight = sample({width}, dtype);
         const Tensor dy = sample({rows, width}, dtype);
         const Tensor scale = std::get<1>(rms_norm(x, weight, 1e-5));
-        const auto [dx, dweight] = rms_norm_backward(dy, x, weight, scale, {});
+        const auto [dx, dweight] = rms_norm_backward(dy, {x, weight, scale}, {});
         const Tensor wide_x = exact(x).requires_grad_(), wide = exact(weight).requires_grad_();
         (wide_x * wide_x.pow(2).mean(-1, true).add(1e-5).rsqrt() * wide).backward(exact(dy));
         CHECK(difference(dx, wide_x.grad()) < tolerance(dtype));
@@ -87,11 +87,11 @@ TEST_CASE("the gradients of RMSNorm on the GPU equal the formula at every width"
         CHECK(difference(dweight, wide.grad()) < 1e-5 * growth);
 
         const auto [no_dx, only_dweight] =
-            rms_norm_backward(dy, x, weight, scale, {}, {false, true});
+            rms_norm_backward(dy, {x, weight, scale}, {}, {false, true});
         CHECK_FALSE(no_dx.defined());
         CHECK(torch::equal(only_dweight, dweight));
         const auto [only_dx, no_dweight] =
-            rms_norm_backward(dy, x, weight, scale, {}, {true, false});
+            rms_norm_backward(dy, {x, weight, scale}, {}, {true, false});
         CHECK_FALSE(no_dweight.defined());
         CHECK(torch::equal(only_dx, dx));
       }

@@ -13,7 +13,6 @@ ModelSpec small() {
   ModelSpec spec;
   spec.hidden_size = 8;
   spec.num_layers = 1;
-  spec.windowed_layers = {true};
   spec.num_heads = 4;
   spec.num_kv_heads = 2;
   spec.head_dim = 6;
@@ -48,7 +47,7 @@ TEST_CASE("grouped heads and windows give the formula, shorter and longer than t
   const torch::NoGradGuard no_grad;
   for (const int64_t window : {0, 1, 3, 7, 20}) {
     ModelSpec spec = small();
-    spec.sliding_window = window;
+    spec.layers = {{.window = window}};
     Attention attention(spec, 0, std::make_shared<SequenceTables>(spec));
     Parameters parameters = randomise(attention);
     for (const int64_t seq : {7, 2, 7}) {
@@ -66,7 +65,7 @@ TEST_CASE("tokens of a packed row see their own sample alone, with positions of 
     for (const int64_t window : {0, 3}) {
       ModelSpec spec = small();
       spec.head_dim = head_dim;
-      spec.sliding_window = window;
+      spec.layers = {{.window = window}};
       Attention attention(spec, 0, std::make_shared<SequenceTables>(spec));
       randomise(attention);
       const Tensor x = torch::randn({2, 9, 8});

@@ -22,7 +22,6 @@ ModelSpec llama(bool tied = false) {
   spec.family = "llama";
   spec.tie_word_embeddings = tied;
   spec.num_layers = 2;
-  spec.windowed_layers = {false, false};
   return spec;
 }
 
@@ -102,6 +101,7 @@ TEST_CASE("GPT-2's queries, keys and values are boxes of one matrix and one bias
   const std::string in_file = "transformer.h.0.attn.c_attn.";
   save(directory.path(), {{in_file + "weight", weight}, {in_file + "bias", bias}});
   spec.conv1d = spec.qkv_bias = true;
+  spec.qkv_layout = QkvLayout::kStacked;
   CheckpointSource source(directory.path(), spec);
   for (const int64_t begin : {32, 96, 160}) {  // of the second of two ranks
     const Tensor out = torch::empty({64 * 32}), of_bias = torch::empty({32});

@@ -49,17 +49,17 @@ TEST_CASE("RMS norm and its gradients equal the formula, for every dtype and odd
         const auto [expected, expected_scale] = formula::rms_norm(x, weight, 1e-5);
         check_close(y, expected);
         check_close(scale, expected_scale);
-        const auto [both_dx, both_dweight] = rms_norm_backward(dy, x, weight, scale, {});
+        const auto [both_dx, both_dweight] = rms_norm_backward(dy, {x, weight, scale}, {});
         const auto [dx, dweight] =
-            formula::rms_norm_backward(dy, x, weight, scale, std::nullopt, {true, true});
+            formula::rms_norm_backward(dy, {x, weight, scale}, std::nullopt, {true, true});
         check_close(both_dx, dx);
         CHECK(difference(both_dweight, dweight) < 1e-5);
         const auto [no_dx, only_dweight] =
-            rms_norm_backward(dy, x, weight, scale, {}, {false, true});
+            rms_norm_backward(dy, {x, weight, scale}, {}, {false, true});
         CHECK(!no_dx.defined());
         CHECK(torch::equal(only_dweight, both_dweight));
         const auto [only_dx, no_dweight] =
-            rms_norm_backward(dy, x, weight, scale, {}, {true, false});
+            rms_norm_backward(dy, {x, weight, scale}, {}, {true, false});
         CHECK(torch::equal(only_dx, both_dx));
         CHECK(!no_dweight.defined());
       }
@@ -78,8 +78,8 @@ TEST_CASE("the norm of a sum has the bits of a sum and its norm, forth and back"
       CHECK(torch::equal(sum, x + addend));
       CHECK(torch::equal(sum_y, y));
       CHECK(torch::equal(sum_scale, scale));
-      const auto [dx, dweight] = rms_norm_backward(dy, sum, weight, scale, {});
-      const auto [summed_dx, summed_dweight] = rms_norm_backward(dy, sum, weight, scale, addend);
+      const auto [dx, dweight] = rms_norm_backward(dy, {sum, weight, scale}, {});
+      const auto [summed_dx, summed_dweight] = rms_norm_backward(dy, {sum, weight, scale}, addend);
       CHECK(torch::equal(summed_dx, dx + addend));
       CHECK(torch::equal(summed_dweight, dweight));
     }
@@ -218,7 +218,7 @@ TEST_CASE("results do not depend on the number of threads") {
   for (const int count : {1, 2}) {
     at::set_num_threads(count);
     const auto [y, scale] = rms_norm(x, weight, 1e-5);
-    const auto [dx, dweight] = rms_norm_backward(dy, x, weight, scale, {});
+    const auto [dx, dweight] = rms_norm_backward(dy, {x, weight, scale}, {});
     results.push_back(
         at::cat({y.flatten(), dx.flatten(), dweight, swiglu(x, dy).flatten(), log_sum_exp(x)}));
   }

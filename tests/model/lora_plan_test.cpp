@@ -95,51 +95,6 @@ TEST_CASE("scales are alpha / r, with rsLoRA alpha / sqrt(r), as peft computes t
   CHECK(lora_module("a.v_proj", config) == LoraModule{4, 4.0});
 }
 
-TEST_CASE("the modules of a model have exactly the parameters of its blocks") {
-  for (const char* name :
-       {"llama", "llama_head_dim", "mistral_window", "qwen2", "qwen3_tied", "gpt2"}) {
-    CAPTURE(name);
-    for (const bool biases : {false, true}) {
-      ModelSpec spec = spec_of(name);
-      if (biases) spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
-      Names expected, listed;
-      for (const auto& block : build_blocks(spec)) {
-        for (const auto& item : block->named_parameters())
-          expected.push_back(block->label() + "." + item.key());
-      }
-      std::set<std::string> paths;
-      for (const ModelModule& module : list_modules(spec)) {
-        listed.insert(listed.end(), module.parameters.begin(), module.parameters.end());
-        CHECK(module.parameters.empty() == (module.kind == ModelModule::Kind::kOther));
-        CHECK_MESSAGE(paths.insert(module.path).second, module.path);
-      }
-      std::sort(expected.begin(), expected.end());
-      std::sort(listed.begin(), listed.end());
-      CHECK(listed == expected);
-    }
-  }
-}
-
-TEST_CASE("modules have the paths of transformers") {
-  const auto path_of = [](const char* name, const std::string& canonical) {
-    for (const ModelModule& module : list_modules(spec_of(name)))
-      if (module.canonical == canonical) return module.path;
-    return std::string("none");
-  };
-  CHECK(path_of("qwen3_tied", "embedding") == "model.embed_tokens");
-  CHECK(path_of("qwen3_tied", "layers.1.attention.k_norm") == "model.layers.1.self_attn.k_norm");
-  CHECK(path_of("qwen3_tied", "head") == "lm_head");
-  CHECK(path_of("llama", "layers.0.mlp.gate") == "model.layers.0.mlp.gate_proj");
-  CHECK(path_of("gpt2", "embedding.positions") == "transformer.wpe");
-  CHECK(path_of("gpt2", "layers.0.attention.qkv") == "transformer.h.0.attn.c_attn");
-  CHECK(path_of("gpt2", "layers.0.mlp.gate") == "none");
-  CHECK(path_of("gpt2", "head.norm") == "transformer.ln_f");
-  Names others;
-  for (const ModelModule& module : list_modules(spec_of("gpt2")))
-    if (module.kind == ModelModule::Kind::kOther) others.push_back(module.path);
-  CHECK(others.size() == 3 + 2 * 7);  // transformer, .drop, .h, and for each layer itself and six
-}
-
 TEST_CASE("families have the usual targets of peft") {
   const std::set<std::string> qv = {"layers.0.attention.q", "layers.0.attention.v",
                                     "layers.1.attention.q", "layers.1.attention.v"};

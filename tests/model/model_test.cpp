@@ -1,7 +1,9 @@
 // Every family and variant against transformers.
 #include <doctest/doctest.h>
+#include <fmt/ranges.h>
 
 #include "model/blocks/build_blocks.h"
+#include "model/hf/checkpoint_map.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/model/materialize.h"
 
@@ -9,6 +11,7 @@ namespace zeroth::model::model_test {
 namespace {
 
 struct Loaded {
+  ModelSpec spec;
   Blocks blocks;
   Parameters parameters;
   MicroBatch batch;
@@ -16,9 +19,10 @@ struct Loaded {
 };
 
 Loaded load(const std::string& name, torch::ScalarType dtype = torch::kFloat32) {
-  const ModelSpec spec = read_model_spec(fixture(name));
-  CHECK_MESSAGE(spec.unknown_keys.empty(), name);
   Loaded loaded;
+  const ModelSpec& spec = loaded.spec = read_model_spec(fixture(name));
+  CHECK_MESSAGE(spec.unknown_keys.empty(), name, ": ",
+                fmt::format("{}", fmt::join(spec.unknown_keys, ", ")));
   loaded.blocks = build_blocks(spec);
   loaded.parameters = materialize(loaded.blocks, *open_weights(fixture(name), spec, 1), dtype);
   loaded.expected = load_tensors(fixture(name) + "/expected.safetensors");
@@ -26,6 +30,12 @@ Loaded load(const std::string& name, torch::ScalarType dtype = torch::kFloat32) 
   loaded.batch.targets = loaded.expected["targets"];
   loaded.batch.loss_normalizer = loaded.batch.targets.ne(kIgnoreIndex).sum().item<double>();
   return loaded;
+}
+
+// Returns whether the parameter has no gradient but for rounding: without rotary embeddings a bias
+// of k moves all scores of a query alike.
+bool is_noise(const std::string& name, const std::string& parameter) {
+  return name == "opt" && parameter.ends_with(".k.bias");
 }
 
 const char* const kVariants[] = {"llama",
@@ -59,7 +69,30 @@ const char* const kVariants[] = {"llama",
                                  "ernie4_5",
                                  "granite",
                                  "arcee",
-                                 "smollm3"};
+                                 "smollm3",
+                                 "phi",
+                                 "phi3",
+                                 "glm",
+                                 "glm4",
+                                 "stablelm",
+                                 "gpt_neox",
+                                 "gpt_neox_sequential",
+                                 "gptj",
+                                 "falcon_7b",
+                                 "falcon_40b",
+                                 "cohere",
+                                 "cohere2",
+                                 "gemma",
+                                 "gemma2",
+                                 "gemma3_text",
+                                 "nemotron",
+                                 "olmo",
+                                 "olmo2",
+                                 "olmo3",
+                                 "exaone4",
+                                 "opt",
+                                 "ministral3",
+                                 "hunyuan_v1_dense"};
 
 }  // namespace
 
@@ -82,8 +115,17 @@ TEST_CASE("loss and gradients equal those of transformers") {
     const torch::Tensor loss = train(model.blocks, model.batch);
     CHECK((loss.scalar_type() == torch::kFloat32));
     CHECK(difference(loss, model.expected["loss"]) < 2e-6);
-    CHECK(difference(model.parameters["layers.0.attention_norm.weight"].grad(),
-                     model.expected["grad_first"]) < 2e-5);
+    for (const auto& [expected_name, grad] : model.expected) {
+      constexpr std::string_view kPrefix = "grad.";
+      std::optional<std::string> parameter;
+      if (expected_name == "grad_first") parameter = "layers.0.attention_norm.weight";
+      if (expected_name.starts_with(kPrefix))
+        parameter = canonical_name(model.spec, expected_name.substr(kPrefix.size()));
+      if (!parameter) continue;
+      CAPTURE(expected_name);
+      if (is_noise(name, *parameter)) continue;
+      CHECK(difference(model.parameters.at(*parameter).grad(), grad) < 2e-5);
+    }
     CHECK(difference(model.parameters["embedding.weight"].grad(),
                      model.expected["grad_embedding"]) < 2e-5);
   }
@@ -222,6 +264,10 @@ TEST_CASE("samples that share a row have the losses and gradients of rows of the
       for (const auto& [parameter, tensor] : alone.parameters) {
         CAPTURE(parameter);
         if (!tensor.grad().defined()) continue;  // codes and scales of NF4
+        if (is_noise(name, parameter)) {
+          CHECK(tensor.grad().abs().max().item<double>() < 1e-6);
+          continue;
+        }
         CHECK(difference(packed.parameters[parameter].grad(), tensor.grad()) < 2e-5);
       }
       packed.batch.first_keys = torch::Tensor();  // samples see each other

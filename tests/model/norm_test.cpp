@@ -10,6 +10,10 @@ namespace {
 
 using torch::Tensor;
 
+NormSpec spec_of(NormKind kind) {
+  return {.kind = kind, .eps = 1e-5, .bias = kind == NormKind::kLayer};
+}
+
 Tensor reference(NormKind kind, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (kind == NormKind::kLayer) return at::layer_norm(x, weight.sizes(), weight, bias, 1e-5);
   return x * at::rsqrt(x.pow(2).mean(-1, true) + 1e-5) * weight;
@@ -21,7 +25,7 @@ TEST_CASE("norms and their gradients equal the formula") {
   torch::manual_seed(3);
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
     for (const bool open : {false, true}) {
-      const Norm norm(kind, 8, 1e-5);
+      const Norm norm(spec_of(kind), 8);
       Parameters parameters = randomise(norm);
       if (open) define_main_grads(parameters);
       const Tensor x = torch::randn({2, 3, 8}).requires_grad_();
@@ -48,7 +52,7 @@ TEST_CASE("a norm in a residual stream has the bits of a sum beside it, forth an
   torch::manual_seed(4);
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
     for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
-      const Norm norm(kind, 16, 1e-5);
+      const Norm norm(spec_of(kind), 16);
       for (auto& parameter : norm.named_parameters())
         give_memory(parameter.value(), torch::rand({16}).to(dtype));
       const auto random = [&] { return torch::randn({5, 16}).to(dtype); };
@@ -95,7 +99,7 @@ TEST_CASE("in 16 bits the gradients of a norm's parameters are summed over the r
   constexpr int64_t kRows = 4096;
   torch::manual_seed(5);
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
-    const Norm norm(kind, 16, 1e-5);
+    const Norm norm(spec_of(kind), 16);
     auto parameters = norm.named_parameters();
     for (auto& parameter : parameters) {
       give_memory(parameter.value(), torch::ones({16}).to(torch::kBFloat16));
@@ -118,7 +122,7 @@ TEST_CASE("in 16 bits the gradients of a norm's parameters are summed over the r
 
 TEST_CASE("a bf16 RMS norm rounds before it multiplies with the weight") {
   torch::manual_seed(4);
-  const Norm norm(NormKind::kRms, 16, 1e-5);
+  const Norm norm(spec_of(NormKind::kRms), 16);
   const Tensor weight = torch::randn({16}).to(torch::kBFloat16);
   give_memory(norm.named_parameters()["weight"], weight);
   const Tensor x = torch::randn({4, 16}).to(torch::kBFloat16);

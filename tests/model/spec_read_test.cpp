@@ -46,19 +46,19 @@ TEST_CASE("a Llama config gives a gated, bias-free layer with rotary embeddings"
   const ModelSpec spec = parse(llama(), json::object());
   CHECK(spec.head_dim == 8);
   CHECK(spec.num_kv_heads == 2);
-  CHECK(spec.norm == NormKind::kRms);
-  CHECK(spec.norm_eps == 1e-5);
+  CHECK(spec.norm.kind == NormKind::kRms);
+  CHECK(spec.norm.eps == 1e-5);
   CHECK(spec.gated_mlp);
   CHECK_FALSE(spec.qkv_bias);
   CHECK_FALSE(spec.tie_word_embeddings);
   CHECK(spec.rope.theta == 10000);
-  CHECK(spec.layer_window(2) == 0);
+  CHECK(spec.layer(2).window == 0);
   CHECK(spec.unknown_keys.empty());
 }
 
 TEST_CASE("a GPT-2 config gives LayerNorm, Conv1D products and trained positions") {
   const ModelSpec spec = parse(gpt2(), json::object());
-  CHECK(spec.norm == NormKind::kLayer);
+  CHECK(spec.norm.kind == NormKind::kLayer);
   CHECK(spec.intermediate_size == 128);
   CHECK(spec.conv1d);
   CHECK(spec.learned_positions);
@@ -70,20 +70,20 @@ TEST_CASE("a GPT-2 config gives LayerNorm, Conv1D products and trained positions
 
 TEST_CASE("a window holds in all layers of Mistral and in the upper ones of Qwen") {
   const ModelSpec mistral = parse(llama(), {{"model_type", "mistral"}, {"sliding_window", 7}});
-  CHECK(mistral.layer_window(0) == 7);
+  CHECK(mistral.layer(0).window == 7);
   json none = llama();
   none["model_type"] = "mistral";
   none["sliding_window"] = nullptr;
-  CHECK(parse_model_spec(none.dump(), "").layer_window(0) == 0);
+  CHECK(parse_model_spec(none.dump(), "").layer(0).window == 0);
 
   json qwen = {{"model_type", "qwen2"}, {"sliding_window", 7}, {"max_window_layers", 1}};
-  CHECK(parse(llama(), qwen).layer_window(2) == 0);
+  CHECK(parse(llama(), qwen).layer(2).window == 0);
   qwen["use_sliding_window"] = true;
-  CHECK(parse(llama(), qwen).layer_window(0) == 0);
-  CHECK(parse(llama(), qwen).layer_window(1) == 7);
+  CHECK(parse(llama(), qwen).layer(0).window == 0);
+  CHECK(parse(llama(), qwen).layer(1).window == 7);
   qwen["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
-  CHECK(parse(llama(), qwen).layer_window(0) == 7);
-  CHECK(parse(llama(), qwen).layer_window(1) == 0);
+  CHECK(parse(llama(), qwen).layer(0).window == 7);
+  CHECK(parse(llama(), qwen).layer(1).window == 0);
 }
 
 TEST_CASE("keys that would change the computation are refused by name and value") {
@@ -111,8 +111,9 @@ TEST_CASE("keys that would change the computation are refused by name and value"
       {{{"num_hidden_layers", "two"}}, "num_hidden_layers is \"two\", expected a number"},
       {{{"vocab_size", nullptr}}, "vocab_size is missing"},
       {{{"tie_word_embeddings", 1}}, "tie_word_embeddings is 1, expected true or false"},
-      {{{"model_type", "gemma"}}, "model_type is \"gemma\"; supported are llama"},
-      {{{"model_type", "gemma"}}, "gpt2; for another kind of model see examples/custom_model"},
+      {{{"model_type", "mamba"}}, "model_type is \"mamba\"; supported are arcee"},
+      {{{"model_type", "mamba"}},
+       "starcoder2; for another kind of model see examples/custom_model"},
       {{{"model_type", nullptr}}, "model_type is missing: add it, as \"architectures\" says"},
       {{{"model_type", "qwen2"}, {"layer_types", {"full_attention"}}},
        "layer_types does not have one"},
@@ -197,8 +198,11 @@ TEST_CASE("keys without known influence are collected") {
 TEST_CASE(
     "a window that begins behind the last layer is none, one before the first is everywhere") {
   for (const double first : {-5.0, 1e300}) {
-    const ModelSpec spec = parse(llama(), {{"model_type", "qwen2"}, {"max_window_layers", first}});
-    CHECK(spec.windowed_layers == std::vector<bool>(spec.num_layers, first < 0));
+    const ModelSpec spec = parse(llama(), {{"model_type", "qwen2"},
+                                           {"use_sliding_window", true},
+                                           {"sliding_window", 7},
+                                           {"max_window_layers", first}});
+    for (const LayerSpec& layer : spec.layers) CHECK(layer.window == (first < 0 ? 7 : 0));
   }
 }
 

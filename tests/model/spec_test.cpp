@@ -6,27 +6,33 @@
 
 namespace zeroth::model::spec_test {
 
-TEST_CASE("a layer's window is the model's where its flag is set") {
+TEST_CASE("without records all layers are alike") {
   ModelSpec spec;
   spec.num_layers = 2;
-  spec.windowed_layers = {false, true};
-  CHECK(spec.layer_window(1) == 0);
-  spec.sliding_window = 9;
-  CHECK(spec.layer_window(0) == 0);
-  CHECK(spec.layer_window(1) == 9);
-  CHECK_THROWS_AS(spec.layer_window(2), InternalError);
+  CHECK(spec.layer(1) == LayerSpec());
+  spec.layers = {{.window = 9}, {}};
+  CHECK(spec.layer(0).window == 9);
+  CHECK(spec.layer(1).window == 0);
+  CHECK_THROWS_AS(spec.layer(2), InternalError);
 }
 
-TEST_CASE(
-    "scores are scaled by the width of a head, and by the layer's number where that is said") {
+TEST_CASE("scores are scaled by the width of a head, or by what the layer's record says") {
   ModelSpec spec;
+  spec.num_layers = 2;
   spec.head_dim = 16;
-  CHECK(spec.score_scale(2) == 0.25);
-  spec.scale_scores_by_layer = true;
+  CHECK(spec.score_scale(1) == 0.25);
+  spec.layers = {{}, {.score_scale = 0.3}};
   CHECK(spec.score_scale(0) == 0.25);
-  CHECK(spec.score_scale(2) == doctest::Approx(0.25 / 3));
-  spec.scale_scores = false;
-  CHECK(spec.score_scale(1) == 0.5);
+  CHECK(spec.score_scale(1) == 0.3);
+}
+
+TEST_CASE("a layer's MLP has the model's size, or its own") {
+  ModelSpec spec;
+  spec.num_layers = 2;
+  spec.intermediate_size = 24;
+  spec.layers = {{}, {.intermediate_size = 40}};
+  CHECK(spec.mlp_size(0) == 24);
+  CHECK(spec.mlp_size(1) == 40);
 }
 
 TEST_CASE("an override sets the dropouts that the family has") {
@@ -55,7 +61,6 @@ ModelSpec llama() {
   spec.num_heads = 4;
   spec.num_kv_heads = 2;
   spec.head_dim = 3;
-  spec.windowed_layers = {true, false};
   return spec;
 }
 
@@ -71,10 +76,30 @@ TEST_CASE("a token costs six operations per product weight and twelve per channe
 TEST_CASE("a window bounds what a token sees, in its layers only") {
   ModelSpec spec = llama();
   const double whole = flops_per_token(spec, 5);
-  spec.sliding_window = 2;  // 1, 2, 2, 2, 2 seen: 1.8 in place of 3
+  spec.layers = {{.window = 2}, {}};  // 1, 2, 2, 2, 2 seen: 1.8 in place of 3
   CHECK(flops_per_token(spec, 5) == doctest::Approx(whole - 12 * 12 * 1.2));
-  spec.sliding_window = 5;
+  spec.layers[0].window = 5;
   CHECK(flops_per_token(spec, 5) == whole);
+}
+
+TEST_CASE("a token sees those of its chunk") {
+  ModelSpec spec = llama();
+  const double whole = flops_per_token(spec, 5);
+  spec.layers = {{.chunk = 3}, {}};  // 1, 2, 3, 1, 2 seen: 1.8 in place of 3
+  CHECK(flops_per_token(spec, 5) == doctest::Approx(whole - 12 * 12 * 1.2));
+}
+
+TEST_CASE("of a layer's experts those count that a token passes") {
+  ModelSpec spec = llama();
+  const double dense = flops_per_token(spec, 1);
+  spec.experts = ExpertsSpec{.num_experts = 7,
+                             .top_k = 2,
+                             .intermediate_size = 5,
+                             .shared_intermediate_size = 6,
+                             .shared_gate = true};
+  spec.layers = {{.experts = true}, {}};
+  const double weights = 3 * 8 * (2 * 5 + 6) + 8 * 7 + 8;
+  CHECK(flops_per_token(spec, 1) == doctest::Approx(dense + 6 * (weights - 3 * 8 * 20)));
 }
 
 TEST_CASE("operations of forward are counted block by block, and are a third of the whole") {

@@ -33,15 +33,66 @@ ModelSpec llama() {
   return spec;
 }
 
+// Sets what a dense family needs beyond Llama.
+void add_properties(const std::string& name, ModelSpec& spec) {
+  if (name == "phi3") {
+    spec.family = name;
+    spec.qkv_layout = QkvLayout::kStacked;
+    spec.fused_gate_up = true;
+    spec.rope.rotary_dim = 4;
+  }
+  if (name == "gpt_neox") {
+    spec.family = name;
+    spec.norm = {.kind = NormKind::kLayer, .bias = true};
+    spec.parallel_residual = ParallelResidual::kTwoNorms;
+    spec.qkv_layout = QkvLayout::kGrouped;
+    spec.num_kv_heads = spec.num_heads;
+    spec.qkv_bias = true;
+  }
+  if (name == "gptj") {
+    spec.family = name;
+    spec.parallel_residual = ParallelResidual::kOneNorm;
+    spec.head_bias = true;
+  }
+  if (name == "gemma2") {
+    spec.family = name;
+    spec.norm.weight_offset = 1;
+    spec.norm_placement = NormPlacement::kSandwich;
+    spec.score_softcap = 2;
+    spec.logits_softcap = 3;
+    spec.tie_word_embeddings = true;
+  }
+  if (name == "olmo2") {
+    spec.family = name;
+    spec.norm_placement = NormPlacement::kPost;
+    spec.qk_norm = QkNorm::kAllHeads;
+    spec.clip_qkv = 0.5;
+  }
+  if (name == "cohere") {
+    spec.family = name;
+    spec.norm = {.kind = NormKind::kLayer};
+    spec.qk_norm = QkNorm::kPerHeadOwnWeight;
+    spec.qk_norm_spec = spec.norm;
+  }
+  if (name == "scores") {
+    spec.sinks = true;
+    spec.query_scale = {.scale = 0.5, .interval = 2};
+    spec.layers = {{.chunk = 3}, {.scales_queries = true}};
+  }
+}
+
 ModelSpec variant(const std::string& name) {
   ModelSpec spec = llama();
+  add_properties(name, spec);
   if (name == "qwen2") spec.qkv_bias = true;
-  if (name == "qwen3") spec.qk_norm = spec.tie_word_embeddings = true;
+  if (name == "qwen3") {
+    spec.qk_norm = QkNorm::kPerHead;
+    spec.tie_word_embeddings = true;
+  }
   if (name == "padding" || name == "padding_tied") spec.padding_token = 40;
   if (name == "padding_tied") spec.tie_word_embeddings = true;
   if (name == "window") {
-    spec.sliding_window = 3;
-    spec.windowed_layers = {true, false};
+    spec.layers = {{.window = 3}, {}};
   }
   if (name == "seed_oss") {
     spec.family = name;
@@ -52,17 +103,17 @@ ModelSpec variant(const std::string& name) {
     spec.embedding_multiplier = 3;
     spec.residual_multiplier = 0.5;
     spec.logits_multiplier = 0.25;
-    spec.attention_multiplier = 0.3;
+    spec.layers = {{.score_scale = 0.3}, {.score_scale = 0.3}};
   }
   if (name == "nope") {
-    spec.rope_layers = {true, false};
+    spec.layers = {{}, {.rope = LayerRope::kNone}};
     spec.activation = Activation::kReluSquared;
     spec.gated_mlp = false;
   }
   if (name == "interleaved") spec.rope.interleaved = true;
   if (name == "starcoder2") {
     spec.family = name;
-    spec.norm = NormKind::kLayer;
+    spec.norm = {.kind = NormKind::kLayer, .eps = 1e-6, .bias = true};
     spec.activation = Activation::kGeluTanh;
     spec.gated_mlp = false;
     spec.qkv_bias = spec.o_bias = spec.mlp_bias = spec.tie_word_embeddings = true;
@@ -71,17 +122,19 @@ ModelSpec variant(const std::string& name) {
   spec.family = "gpt2";
   spec.num_kv_heads = spec.num_heads;
   spec.head_dim = 4;
-  spec.norm = NormKind::kLayer;
+  spec.norm = {.kind = NormKind::kLayer, .eps = 1e-6, .bias = true};
   spec.activation = Activation::kGeluTanh;
   spec.gated_mlp = false;
   spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
   spec.conv1d = spec.learned_positions = spec.tie_word_embeddings = true;
+  spec.qkv_layout = QkvLayout::kStacked;
   return spec;
 }
 
-const char* const kVariants[] = {"llama",      "qwen2",       "qwen3",        "gpt2",
-                                 "window",     "padding",     "padding_tied", "seed_oss",
-                                 "starcoder2", "interleaved", "multipliers",  "nope"};
+const char* const kVariants[] = {
+    "llama",    "qwen2",      "qwen3",       "gpt2",        "window", "padding", "padding_tied",
+    "seed_oss", "starcoder2", "interleaved", "multipliers", "nope",   "phi3",    "gpt_neox",
+    "gptj",     "gemma2",     "olmo2",       "cohere",      "scores"};
 
 // 21 tokens: no two or four ranks have as many of them.
 MicroBatch batch_of(const ModelSpec& spec) {

@@ -17,7 +17,6 @@ struct Layer {
     spec.num_heads = spec.num_kv_heads = 2;
     spec.head_dim = 4;
     spec.max_positions = 16;
-    spec.windowed_layers = {false};
     block = std::make_shared<TransformerLayer>(spec, 0, std::make_shared<SequenceTables>(spec));
     parameters = randomise(*block);
   }
@@ -87,7 +86,7 @@ TEST_CASE("each activation, gated or not, gives the formula and its gradients") 
       spec.intermediate_size = 6;
       spec.gated_mlp = gated;
       spec.activation = activation;
-      const Mlp mlp(spec);
+      const Mlp mlp(spec, spec.intermediate_size);
       Parameters parameters = randomise(mlp);
       const Tensor x = torch::randn({2, 3, 4}).requires_grad_();
       const Tensor dy = torch::randn({2, 3, 4});

@@ -28,11 +28,10 @@ namespace zeroth::simulated {
 namespace {
 
 // The kernel leaves what is not wanted in another shape than the formula does.
-std::tuple<at::Tensor, at::Tensor> backward_shapes(const at::Tensor&, const at::Tensor& x,
-                                                   const at::Tensor& weight,
-                                                   const at::Tensor& scale,
+std::tuple<at::Tensor, at::Tensor> backward_shapes(const at::Tensor&, at::TensorList saved,
                                                    const std::optional<at::Tensor>&,
-                                                   std::array<bool, 2> wanted) {
+                                                   std::array<bool, 2> wanted, double) {
+  const at::Tensor &x = saved[0], &weight = saved[1], &scale = saved[2];
   const int64_t width = weight.size(0);
   return {at::empty_like(x, at::MemoryFormat::Contiguous),
           wanted[1] ? at::empty({width}, scale.options()) : at::empty({0, width}, scale.options())};

@@ -5,7 +5,7 @@ namespace zeroth::model {
 namespace {
 
 void read(ConfigReader& config, ModelSpec& spec) {
-  read_decoder(config, spec, {.max_positions = 4096, .norm_eps = 1e-5, .activation = "relu2"});
+  read_decoder(config, spec, {.max_positions = 4096, .norm = {.eps = 1e-5}, .activation = "relu2"});
   spec.gated_mlp = false;
   read_biases(config, spec);
 }

@@ -36,11 +36,16 @@ constexpr NamePair kLlamaNames[] = {
     {"head.norm.", "norm."},
 };
 
+constexpr NamePair kPostNormNames[] = {
+    {"layers.#.attention_post_norm.", "layers.#.post_attention_layernorm."},
+    {"layers.#.mlp_post_norm.", "layers.#.post_feedforward_layernorm."},
+};
+
 constexpr std::string_view kTargets[] = {"q_proj", "v_proj"};
 constexpr std::string_view kRotaryBuffers[] = {"rotary_emb.inv_freq"};
 
 // Reads layer_types, if it is given.
-void read_layer_types(ConfigReader& config, ModelSpec& spec) {
+void read_layer_types(ConfigReader& config, int64_t window, ModelSpec& spec) {
   const json* types = config.find("layer_types");
   if (types == nullptr) return;
   if (!types->is_array() || static_cast<int64_t>(types->size()) != spec.num_layers) {
@@ -53,37 +58,43 @@ void read_layer_types(ConfigReader& config, ModelSpec& spec) {
     if (type != "full_attention" && type != "sliding_attention") {
       config.add_error("layer_types", "has {}; supported are full_attention, sliding_attention",
                        quoted(type));
-    } else if (type == "sliding_attention" && spec.sliding_window == 0) {
+    } else if (type == "sliding_attention" && window == 0) {
       config.add_error("layer_types", "has sliding_attention, but no sliding_window is in use");
     }
-    spec.windowed_layers[layer] = type == "sliding_attention";
+    spec.layers[layer].window = type == "sliding_attention" ? window : 0;
   }
 }
 
 void read_window(ConfigReader& config, const WindowKeys& keys, ModelSpec& spec) {
-  spec.windowed_layers.assign(spec.num_layers, false);
   if (!keys.allowed) {
     config.reject("sliding_window");
     config.reject("use_sliding_window");
-    return read_layer_types(config, spec);
+    return read_layer_types(config, 0, spec);
   }
-  const bool off = config.has("sliding_window") && config.find("sliding_window") == nullptr;
-  const int64_t size = off ? 0 : config.size("sliding_window", keys.size);
+  const bool null = config.has("sliding_window") && config.find("sliding_window") == nullptr;
+  int64_t window = null ? 0 : config.size("sliding_window", keys.size);
   int64_t first = 0;
   if (keys.has_switch) {
     const double from = config.number("max_window_layers", 28);
     first = static_cast<int64_t>(std::clamp(from, 0.0, static_cast<double>(spec.num_layers)));
+    if (!config.flag("use_sliding_window", false)) window = 0;
   }
-  if (!keys.has_switch || config.flag("use_sliding_window", false)) spec.sliding_window = size;
-  for (int64_t layer = first; layer < spec.num_layers; ++layer) spec.windowed_layers[layer] = true;
+  const int64_t full_every = keys.full_every_key == nullptr
+                                 ? keys.full_every
+                                 : config.size(keys.full_every_key, keys.full_every);
+  for (int64_t layer = first; layer < spec.num_layers; ++layer) {
+    const bool full = full_every > 0 && (layer + 1) % full_every == 0;
+    spec.layers[layer].window = full ? 0 : window;
+  }
   if (!keys.has_layer_types) return config.reject("layer_types");
-  read_layer_types(config, spec);
+  read_layer_types(config, window, spec);
 }
 
 void read_heads(ConfigReader& config, const DecoderKeys& keys, ModelSpec& spec) {
   spec.num_heads = config.size("num_attention_heads", {}, kMaxWidth);
-  spec.num_kv_heads =
-      config.size("num_key_value_heads", keys.kv_heads.value_or(spec.num_heads), kMaxWidth);
+  spec.num_kv_heads = keys.kv_heads.value_or(spec.num_heads);
+  if (keys.has_kv_heads)
+    spec.num_kv_heads = config.size("num_key_value_heads", spec.num_kv_heads, kMaxWidth);
   const bool explicit_dim = config.find("head_dim") != nullptr || keys.head_dim;
   spec.head_dim = explicit_dim ? config.size("head_dim", keys.head_dim, kMaxWidth)
                                : spec.hidden_size / std::max<int64_t>(spec.num_heads, 1);
@@ -98,9 +109,6 @@ void read_heads(ConfigReader& config, const DecoderKeys& keys, ModelSpec& spec) 
     config.add_error("num_attention_heads", "{} x head_dim {}, expected at most {}", spec.num_heads,
                      spec.head_dim, kMaxWidth);
   }
-  if (spec.head_dim % 2 != 0) {
-    config.add_error("head_dim", "is {}, but rotary embeddings need an even number", spec.head_dim);
-  }
 }
 
 }  // namespace
@@ -109,17 +117,38 @@ void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys
   spec.hidden_size = config.size("hidden_size", {}, kMaxWidth);
   spec.intermediate_size = config.size("intermediate_size", {}, 16 * kMaxWidth);
   spec.num_layers = config.size("num_hidden_layers", {}, kMaxLayers);
+  spec.layers.resize(static_cast<size_t>(spec.num_layers));
   read_heads(config, keys, spec);
   spec.max_positions = config.size("max_position_embeddings", keys.max_positions);
   spec.norm = keys.norm;
-  spec.norm_eps = config.positive(keys.norm_eps_key, keys.norm_eps);
-  spec.rope = read_rope(config, spec.head_dim, spec.max_positions, keys.rope_theta);
-  spec.rope.interleaved = keys.rope_interleaved;
+  spec.norm.eps = config.positive(keys.norm_eps_key, keys.norm.eps);
+  spec.qk_norm_spec = spec.norm;
+  spec.rope = read_rope(config, spec.head_dim, spec.max_positions, keys.rope);
+  if (keys.local_rope)
+    spec.local_rope = read_rope(config, spec.head_dim, spec.max_positions, *keys.local_rope);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", keys.tied);
   spec.attention_dropout = read_dropout(config, "attention_dropout", keys.attention_dropout);
-  for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"}) config.reject(key);
-  spec.activation = read_activation(config, "hidden_act", keys.activation);
+  spec.activation = read_activation(config, keys.activation_key, keys.activation);
   read_window(config, keys.window, spec);
+  for (LayerSpec& layer : spec.layers) {
+    if (keys.local_rope && layer.window > 0) layer.rope = LayerRope::kLocal;
+  }
+}
+
+void read_gpt_sizes(ConfigReader& config, ModelSpec& spec) {
+  spec.hidden_size = config.size("n_embd", {}, kMaxWidth);
+  spec.num_layers = config.size("n_layer", {}, kMaxLayers);
+  spec.layers.resize(static_cast<size_t>(spec.num_layers));
+  spec.num_heads = spec.num_kv_heads = config.size("n_head", {}, kMaxWidth);
+  spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size, 16 * kMaxWidth);
+  spec.max_positions = config.size("n_positions");
+  spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
+  require_multiple(config, "n_embd", spec.hidden_size, "n_head", spec.num_heads);
+  spec.norm = {
+      .kind = NormKind::kLayer, .eps = config.positive("layer_norm_epsilon", 1e-5), .bias = true};
+  spec.gated_mlp = false;
+  spec.activation = read_activation(config, "activation_function", "gelu_new");
+  config.reject("attention_dropout");
 }
 
 void read_biases(ConfigReader& config, ModelSpec& spec) {
@@ -148,6 +177,10 @@ void require_multiple(ConfigReader& config, const char* key, int64_t value, cons
 
 std::span<const NamePair> llama_names() {
   return kLlamaNames;
+}
+
+std::span<const NamePair> post_norm_names() {
+  return kPostNormNames;
 }
 
 std::span<const std::string_view> llama_targets() {

@@ -23,21 +23,26 @@ struct WindowKeys {
   int64_t size = 0;              // if sliding_window is missing; 0: no window
   bool has_switch = false;       // use_sliding_window turns it on, from max_window_layers on
   bool has_layer_types = false;  // layer_types selects the layers; otherwise it is refused
+  // Without layer_types each layer of this number has no window; 0: each has one. The key of the
+  // number, if it can be given.
+  int64_t full_every = 0;
+  const char* full_every_key = nullptr;
 };
 
 // What a family does not share with the others: its defaults, and the keys that it has.
 struct DecoderKeys {
   int64_t max_positions = 0;             // max_position_embeddings
-  std::optional<int64_t> kv_heads = {};  // num_key_value_heads; unset: as many as heads
+  bool has_kv_heads = true;              // num_key_value_heads is read
+  std::optional<int64_t> kv_heads = {};  // if it is missing; unset: as many as heads
   std::optional<int64_t> head_dim = {};  // unset: hidden_size / num_attention_heads
-  NormKind norm = NormKind::kRms;
-  std::string norm_eps_key = "rms_norm_eps";
-  double norm_eps = 1e-6;
-  std::string activation = "silu";
+  NormSpec norm = {};                    // eps is that of a missing key
+  const char* norm_eps_key = "rms_norm_eps";
+  const char* activation = "silu";
+  const char* activation_key = "hidden_act";
   bool tied = false;
   double attention_dropout = 0;
-  double rope_theta = 10000;
-  bool rope_interleaved = false;  // RopeSpec::interleaved
+  RopeKeys rope = {};
+  std::optional<RopeKeys> local_rope = {};  // of layers with a window
   WindowKeys window = {};
 };
 
@@ -47,12 +52,18 @@ void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys
 // Reads attention_bias, of q, k, v and o, and mlp_bias, which are false by default.
 void read_biases(ConfigReader& config, ModelSpec& spec);
 
+// Reads the keys that GPT-2 and GPT-J have for the sizes of a decoder.
+void read_gpt_sizes(ConfigReader& config, ModelSpec& spec);
+
 // Return a key's value, with errors for what is not supported.
 Activation read_activation(ConfigReader& config, const std::string& key,
                            const std::string& fallback);
 double read_dropout(ConfigReader& config, const std::string& key, double fallback);
 void require_multiple(ConfigReader& config, const char* key, int64_t value, const char* divisor_key,
                       int64_t divisor);
+
+// The names of norms behind attention and MLP, in models that normalize nothing before them.
+std::span<const NamePair> post_norm_names();
 
 // What peft adapts in these families.
 std::span<const std::string_view> llama_targets();

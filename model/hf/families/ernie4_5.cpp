@@ -9,10 +9,9 @@ void read(ConfigReader& config, ModelSpec& spec) {
                {.max_positions = 131072,
                 .kv_heads = 2,
                 .head_dim = 128,
-                .norm_eps = 1e-5,
+                .norm = {.eps = 1e-5},
                 .tied = true,
-                .rope_theta = 500000,
-                .rope_interleaved = true});
+                .rope = {.theta = 500000, .interleaved = true}});
   spec.qkv_bias = spec.o_bias = spec.mlp_bias = config.flag("use_bias", false);
 }
 

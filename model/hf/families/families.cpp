@@ -1,6 +1,4 @@
 // The table of families.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
@@ -10,27 +8,77 @@
 namespace zeroth::model {
 
 Family arcee_family();
+Family cohere_family();
+Family cohere2_family();
 Family ernie4_5_family();
+Family exaone4_family();
+Family falcon_family();
+Family gemma_family();
+Family gemma2_family();
+Family gemma3_text_family();
+Family glm_family();
+Family glm4_family();
 Family gpt2_family();
+Family gpt_neox_family();
+Family gptj_family();
 Family granite_family();
 Family helium_family();
+Family hunyuan_v1_dense_family();
 Family llama_family();
 Family ministral_family();
+Family ministral3_family();
 Family mistral_family();
+Family nemotron_family();
+Family olmo_family();
+Family olmo2_family();
+Family olmo3_family();
+Family opt_family();
+Family phi_family();
+Family phi3_family();
 Family qwen2_family();
 Family qwen3_family();
 Family seed_oss_family();
 Family smollm3_family();
+Family stablelm_family();
 Family starcoder2_family();
 
 namespace {
 
-// In the order of messages.
 const auto& table() {
-  static const std::array kTable = {
-      llama_family(),   mistral_family(),    ministral_family(), qwen2_family(),  qwen3_family(),
-      arcee_family(),   ernie4_5_family(),   granite_family(),   helium_family(), seed_oss_family(),
-      smollm3_family(), starcoder2_family(), gpt2_family()};
+  static const std::array kTable = {arcee_family(),
+                                    cohere_family(),
+                                    cohere2_family(),
+                                    ernie4_5_family(),
+                                    exaone4_family(),
+                                    falcon_family(),
+                                    gemma_family(),
+                                    gemma2_family(),
+                                    gemma3_text_family(),
+                                    glm_family(),
+                                    glm4_family(),
+                                    gpt2_family(),
+                                    gpt_neox_family(),
+                                    gptj_family(),
+                                    granite_family(),
+                                    helium_family(),
+                                    hunyuan_v1_dense_family(),
+                                    llama_family(),
+                                    ministral_family(),
+                                    ministral3_family(),
+                                    mistral_family(),
+                                    nemotron_family(),
+                                    olmo_family(),
+                                    olmo2_family(),
+                                    olmo3_family(),
+                                    opt_family(),
+                                    phi_family(),
+                                    phi3_family(),
+                                    qwen2_family(),
+                                    qwen3_family(),
+                                    seed_oss_family(),
+                                    smollm3_family(),
+                                    stablelm_family(),
+                                    starcoder2_family()};
   return kTable;
 }
 
@@ -47,10 +95,9 @@ const Family& family_of(const ModelSpec& spec) {
   return *family;
 }
 
-std::string family_names() {
-  std::string names;
-  for (const Family& family : table())
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", family.model_type);
+std::vector<std::string_view> family_names() {
+  std::vector<std::string_view> names;
+  for (const Family& family : table()) names.push_back(family.model_type);
   return names;
 }
 

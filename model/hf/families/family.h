@@ -35,7 +35,10 @@ struct Family {
   std::string_view model_type;
   // Reads what families do not share (read_model_spec() reads the rest); adds errors to the reader.
   void (*read)(ConfigReader& config, ModelSpec& spec);
-  std::span<const NamePair> names = llama_names();
+  std::span<const NamePair> names = {};  // those that differ from llama_names(), which follow
+  // If the names depend on the spec: returns what is used in place of `names`.
+  std::span<const NamePair> (*names_of)(const ModelSpec& spec) = nullptr;
+  std::string_view head = "lm_head.";  // stored name of the head
   std::string_view prefix = "model.";  // of stored names; files of the bare base model lack it
   // Ends of names of buffers that older files contain, and which are no parameters.
   std::span<const std::string_view> buffers = rotary_buffers();
@@ -50,7 +53,7 @@ struct Family {
 const Family* find_family(std::string_view model_type);
 // Returns the family of a spec that was read from a config.json.
 const Family& family_of(const ModelSpec& spec);
-// Returns the model_types of all families, "llama, mistral, ...".
-std::string family_names();
+// Returns the model_types of all families.
+std::vector<std::string_view> family_names();
 
 }  // namespace zeroth::model

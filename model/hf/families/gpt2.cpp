@@ -1,10 +1,13 @@
-// GPT-2: learned positions, LayerNorm, products stored [in, out].
+// GPT-2: learned positions, LayerNorm, products stored [in, out]. GPT-J: attention and MLP side by
+// side, interleaved rotary embeddings of a part of each head, and a bias of the head.
+#include <cmath>
+
 #include "model/hf/families/decoder.h"
 
 namespace zeroth::model {
 namespace {
 
-constexpr NamePair kNames[] = {
+constexpr NamePair kGpt2Names[] = {
     {"embedding.weight", "wte.weight"},
     {"embedding.positions", "wpe.weight"},
     {"layers.#.attention_norm.", "h.#.ln_1."},
@@ -16,42 +19,77 @@ constexpr NamePair kNames[] = {
     {"head.norm.", "ln_f."},
 };
 
-constexpr std::string_view kTargets[] = {"c_attn"};
+constexpr NamePair kGptjNames[] = {
+    {"embedding.weight", "wte.weight"},
+    {"layers.#.attention_norm.", "h.#.ln_1."},
+    {"layers.#.attention.q.", "h.#.attn.q_proj."},
+    {"layers.#.attention.k.", "h.#.attn.k_proj."},
+    {"layers.#.attention.v.", "h.#.attn.v_proj."},
+    {"layers.#.attention.o.", "h.#.attn.out_proj."},
+    {"layers.#.mlp.up.", "h.#.mlp.fc_in."},
+    {"layers.#.mlp.down.", "h.#.mlp.fc_out."},
+    {"head.norm.", "ln_f."},
+};
+
+constexpr std::string_view kGpt2Targets[] = {"c_attn"};
 constexpr std::string_view kCausalMasks[] = {".attn.bias", ".attn.masked_bias"};
 
-void read(ConfigReader& config, ModelSpec& spec) {
-  spec.hidden_size = config.size("n_embd", {}, kMaxWidth);
-  spec.num_layers = config.size("n_layer", {}, kMaxLayers);
-  spec.num_heads = spec.num_kv_heads = config.size("n_head", {}, kMaxWidth);
-  spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size, 16 * kMaxWidth);
-  spec.windowed_layers.assign(spec.num_layers, false);
-  spec.max_positions = config.size("n_positions");
-  spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
-  require_multiple(config, "n_embd", spec.hidden_size, "n_head", spec.num_heads);
-  spec.norm = NormKind::kLayer;
-  spec.norm_eps = config.positive("layer_norm_epsilon", 1e-5);
+void read_gpt2(ConfigReader& config, ModelSpec& spec) {
+  read_gpt_sizes(config, spec);
   spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
-  spec.gated_mlp = false;
   spec.conv1d = spec.learned_positions = true;
-  spec.scale_scores = config.flag("scale_attn_weights", true);
-  spec.scale_scores_by_layer = config.flag("scale_attn_by_inverse_layer_idx", false);
+  spec.qkv_layout = QkvLayout::kStacked;
+  const bool scales = config.flag("scale_attn_weights", true);
+  const bool scales_by_layer = config.flag("scale_attn_by_inverse_layer_idx", false);
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    double scale = 1;
+    if (scales) scale /= std::sqrt(static_cast<double>(spec.head_dim));
+    if (scales_by_layer) scale /= static_cast<double>(layer + 1);
+    spec.layers[layer].score_scale = scale;
+    spec.layers[layer].rope = LayerRope::kNone;
+  }
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
-  spec.activation = read_activation(config, "activation_function", "gelu_new");
   spec.embedding_dropout = read_dropout(config, "embd_pdrop", 0.1);
   spec.attention_dropout = read_dropout(config, "attn_pdrop", 0.1);
   spec.residual_dropout = read_dropout(config, "resid_pdrop", 0.1);
-  config.reject("attention_dropout");
+}
+
+void read_gptj(ConfigReader& config, ModelSpec& spec) {
+  read_gpt_sizes(config, spec);
+  spec.parallel_residual = ParallelResidual::kOneNorm;
+  spec.mlp_bias = spec.head_bias = true;
+  spec.rope = {.interleaved = true};
+  const int64_t rotary_dim = config.size("rotary_dim", 64, kMaxWidth);
+  if (rotary_dim % 2 != 0 || rotary_dim > spec.head_dim)
+    config.add_error("rotary_dim", "is {}, expected an even number up to {}, the size of a head",
+                     rotary_dim, spec.head_dim);
+  spec.rope.rotary_dim = rotary_dim;
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", false);
+  spec.embedding_dropout = read_dropout(config, "embd_pdrop", 0);
+  spec.attention_dropout = read_dropout(config, "attn_pdrop", 0);
+  spec.residual_dropout = read_dropout(config, "resid_pdrop", 0);
 }
 
 }  // namespace
 
 Family gpt2_family() {
   return {.model_type = "gpt2",
-          .read = read,
-          .names = kNames,
+          .read = read_gpt2,
+          .names = kGpt2Names,
           .prefix = "transformer.",
           .buffers = kCausalMasks,
-          .lora_targets = kTargets,
+          .lora_targets = kGpt2Targets,
+          .dropouts = {.residual = true, .embedding = true},
+          .pads = false};
+}
+
+Family gptj_family() {
+  return {.model_type = "gptj",
+          .read = read_gptj,
+          .names = kGptjNames,
+          .prefix = "transformer.",
+          .buffers = kCausalMasks,
+          .lora_targets = llama_targets(),
           .dropouts = {.residual = true, .embedding = true},
           .pads = false};
 }

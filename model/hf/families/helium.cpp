@@ -9,9 +9,8 @@ void read(ConfigReader& config, ModelSpec& spec) {
                {.max_positions = 4096,
                 .kv_heads = 20,
                 .head_dim = 128,
-                .norm_eps = 1e-8,
-                .rope_theta = 100000,
-                .rope_interleaved = true});
+                .norm = {.eps = 1e-8},
+                .rope = {.theta = 100000, .interleaved = true}});
   // The output projection is square.
   if (spec.num_heads * spec.head_dim != spec.hidden_size)
     config.add_error("head_dim", "is {}, but {} heads of it must make up hidden_size {}",

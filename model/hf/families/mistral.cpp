@@ -1,5 +1,7 @@
 // Mistral 7B, Nemo and Small before 3.1: Llama with a window in every layer. Ministral 8B has it in
-// the layers that layer_types names.
+// the layers that layer_types names. Ministral 3 scales queries at later positions.
+#include <nlohmann/json.hpp>
+
 #include "model/hf/families/decoder.h"
 
 namespace zeroth::model {
@@ -14,6 +16,31 @@ void read(ConfigReader& config, ModelSpec& spec) {
   config.reject("mlp_bias");
 }
 
+constexpr const char* kYarn = R"({
+    "type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0,
+    "original_max_position_embeddings": 16384, "mscale_all_dim": 1.0, "mscale": 1.0})";
+
+void read_ministral3(ConfigReader& config, ModelSpec& spec) {
+  read_decoder(config, spec,
+               {.max_positions = 262144,
+                .kv_heads = 8,
+                .head_dim = 128,
+                .norm = {.eps = 1e-5},
+                .rope = {.parameters = kYarn},
+                .window = {.allowed = true}});
+  config.reject("attention_bias");
+  config.reject("mlp_bias");
+  const nlohmann::json* rope = config.find("rope_parameters");
+  double scale = 0.1;  // of kYarn
+  if (rope != nullptr && rope->is_object()) {
+    ConfigReader own(*rope, "rope_parameters.");
+    scale = own.number("llama_4_scaling_beta");
+    for (const std::string& error : own.errors()) config.add_error("", "{}", error);
+  }
+  spec.query_scale = {.scale = scale, .interval = spec.rope.original_max_positions};
+  for (LayerSpec& layer : spec.layers) layer.scales_queries = spec.rope.original_max_positions > 0;
+}
+
 }  // namespace
 
 Family mistral_family() {
@@ -22,6 +49,10 @@ Family mistral_family() {
 
 Family ministral_family() {
   return {.model_type = "ministral", .read = read<true>};
+}
+
+Family ministral3_family() {
+  return {.model_type = "ministral3", .read = read_ministral3, .padding_token = 11};
 }
 
 }  // namespace zeroth::model

@@ -17,7 +17,7 @@ void read_qwen2(ConfigReader& config, ModelSpec& spec) {
 
 void read_qwen3(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec, {.max_positions = kPositions, .head_dim = 128, .window = kWindow});
-  spec.qk_norm = true;
+  spec.qk_norm = QkNorm::kPerHead;
   spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
   config.reject("mlp_bias");
 }

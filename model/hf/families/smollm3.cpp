@@ -11,8 +11,10 @@ namespace {
 void read_rope_layers(ConfigReader& config, ModelSpec& spec) {
   constexpr const char* kKey = "no_rope_layers";
   const int64_t interval = config.size("no_rope_layer_interval", 4);
-  for (int64_t layer = 0; layer < spec.num_layers; ++layer)
-    spec.rope_layers.push_back((layer + 1) % std::max<int64_t>(interval, 1) != 0);
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    if ((layer + 1) % std::max<int64_t>(interval, 1) == 0)
+      spec.layers[layer].rope = LayerRope::kNone;
+  }
   const nlohmann::json* const layers = config.find(kKey);
   if (layers == nullptr) return;
   if (!layers->is_array() || std::ssize(*layers) != spec.num_layers)
@@ -22,13 +24,13 @@ void read_rope_layers(ConfigReader& config, ModelSpec& spec) {
     const nlohmann::json& entry = (*layers)[layer];
     if (entry != 0 && entry != 1)
       config.add_error(kKey, "has {}; supported are 0 and 1", quoted(entry));
-    spec.rope_layers[layer] = entry == 1;
+    spec.layers[layer].rope = entry == 1 ? LayerRope::kGlobal : LayerRope::kNone;
   }
 }
 
 void read(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec,
-               {.max_positions = 32768, .kv_heads = 4, .tied = true, .rope_theta = 2000000});
+               {.max_positions = 32768, .kv_heads = 4, .tied = true, .rope = {.theta = 2000000}});
   read_biases(config, spec);
   read_rope_layers(config, spec);
 }

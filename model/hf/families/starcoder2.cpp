@@ -5,25 +5,16 @@ namespace zeroth::model {
 namespace {
 
 constexpr NamePair kNames[] = {
-    {"embedding.weight", "embed_tokens.weight"},
-    {"layers.#.attention_norm.", "layers.#.input_layernorm."},
-    {"layers.#.attention.q.", "layers.#.self_attn.q_proj."},
-    {"layers.#.attention.k.", "layers.#.self_attn.k_proj."},
-    {"layers.#.attention.v.", "layers.#.self_attn.v_proj."},
-    {"layers.#.attention.o.", "layers.#.self_attn.o_proj."},
-    {"layers.#.mlp_norm.", "layers.#.post_attention_layernorm."},
     {"layers.#.mlp.up.", "layers.#.mlp.c_fc."},
     {"layers.#.mlp.down.", "layers.#.mlp.c_proj."},
-    {"head.norm.", "norm."},
 };
 
 void read(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec,
                {.max_positions = 4096,
                 .kv_heads = 2,
-                .norm = NormKind::kLayer,
+                .norm = {.kind = NormKind::kLayer, .eps = 1e-5, .bias = true},
                 .norm_eps_key = "norm_epsilon",
-                .norm_eps = 1e-5,
                 .activation = "gelu_pytorch_tanh",
                 .tied = true,
                 .window = {.allowed = true}});

@@ -23,7 +23,7 @@ void rms_norm(const NormRows<T>& rows, double eps, T* y) {
     const float scale = 1 / __builtin_sqrtf(mean + static_cast<float>(eps));
     rows.scale[row] = scale;
     for_each_vector(n, [&](const auto& at) {
-      at.store(out, rounded(at.load(x) * scale, x) * at.load(rows.weight));
+      at.store(out, rounded(at.load(x) * scale, x) * (at.load(rows.weight) + rows.offset));
     });
   }
 }
@@ -39,14 +39,14 @@ void rms_norm_backward(const NormRows<T>& rows, const T* all_dy, T* all_dx, floa
     for_each_vector(n, [&](const auto& at) {
       const Vec old = dweight ? at.load(dweight) : Vec{};
       const Vec g = at.load(dy), v = at.load(x);
-      dots += g * v * at.load(rows.weight);
+      dots += g * v * (at.load(rows.weight) + rows.offset);
       if (dweight) at.store(dweight, old + g * v * scale);
     });
     if (!all_dx) continue;
     T* dx = all_dx + row * n;
     const float along = sum(dots) / static_cast<float>(n) * scale * scale * scale;
     for_each_vector(n, [&](const auto& at) {
-      at.store(dx, at.load(dy) * at.load(rows.weight) * scale - at.load(x) * along);
+      at.store(dx, at.load(dy) * (at.load(rows.weight) + rows.offset) * scale - at.load(x) * along);
     });
   }
 }

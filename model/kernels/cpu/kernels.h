@@ -25,6 +25,7 @@ struct NormRows {
   float* scale;     // [rows]: written by forward, read by backward
   int64_t rows;
   int64_t size;
+  float offset = 0;  // added to the weight
 };
 
 // HeadPairs holds `lines` heads of one position, [lines, 2 * half], and the position's angles,

@@ -23,6 +23,7 @@ struct RmsNormForward {
   float eps;
   const void* addend = nullptr;
   void* sum = nullptr;
+  float offset = 0;  // added to the weight
 };
 
 // dy, x, dx [rows, width]; dweight_parts [rms_norm_parts(...), width] fp32, whose sum over the rows
@@ -38,6 +39,7 @@ struct RmsNormBackward {
   int64_t rows;
   int64_t width;
   const void* residual = nullptr;
+  float offset = 0;  // added to the weight
 };
 
 // Returns whether the kernels support rows of this width: full vectors of 16 bytes, at most 2048 of

@@ -67,7 +67,7 @@ bool has_same_layout(const Tensor& other, const Tensor& x) {
 
 // Returns y and scale of x, or of x + addend, which is written to sum, if these are defined.
 std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight, double eps,
-                                        const Tensor& addend, const Tensor& sum) {
+                                        double offset, const Tensor& addend, const Tensor& sum) {
   const int64_t width = weight.size(0);
   const int64_t rows = x.numel() / width;
   Tensor y = at::empty_like(x);
@@ -81,36 +81,40 @@ std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight, d
        .width = width,
        .eps = static_cast<float>(eps),
        .addend = addend.defined() ? addend.const_data_ptr() : nullptr,
-       .sum = sum.defined() ? sum.data_ptr() : nullptr});
+       .sum = sum.defined() ? sum.data_ptr() : nullptr,
+       .offset = static_cast<float>(offset)});
   return {y, scale};
 }
 
-std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& any_x, const Tensor& weight, double eps) {
+std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& any_x, const Tensor& weight, double eps,
+                                         double offset) {
   const Tensor x = any_x.contiguous();
-  if (!rms_norm_supports(x, weight) || !aligned(x)) return formula::rms_norm(x, weight, eps);
-  return run_rms_norm(x, weight, eps, Tensor(), Tensor());
+  if (!rms_norm_supports(x, weight) || !aligned(x))
+    return formula::rms_norm(x, weight, eps, offset);
+  return run_rms_norm(x, weight, eps, offset, Tensor(), Tensor());
 }
 
 std::tuple<Tensor, Tensor, Tensor> add_rms_norm_cuda(const Tensor& any_x, const Tensor& any_addend,
-                                                     const Tensor& weight, double eps) {
+                                                     const Tensor& weight, double eps,
+                                                     double offset) {
   const Tensor x = any_x.contiguous(), addend = any_addend.contiguous();
   if (!rms_norm_supports(x, weight) || !aligned(x) || !has_same_layout(addend, x)) {
-    return formula::add_rms_norm(x, addend, weight, eps);
+    return formula::add_rms_norm(x, addend, weight, eps, offset);
   }
   Tensor sum = at::empty_like(x);
-  auto [y, scale] = run_rms_norm(x, weight, eps, addend, sum);
+  auto [y, scale] = run_rms_norm(x, weight, eps, offset, addend, sum);
   return {sum, y, scale};
 }
 
-std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Tensor& any_x,
-                                                  const Tensor& weight, const Tensor& scale,
+std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, at::TensorList saved,
                                                   const std::optional<Tensor>& any_residual,
-                                                  std::array<bool, 2> output_mask) {
-  const Tensor x = any_x.contiguous(), dy = any_dy.contiguous();
+                                                  std::array<bool, 2> output_mask, double offset) {
+  const Tensor x = saved[0].contiguous(), dy = any_dy.contiguous();
+  const Tensor &weight = saved[1], &scale = saved[2];
   const Tensor residual = any_residual ? any_residual->contiguous() : Tensor();
   if (!rms_norm_supports(x, weight) || !aligned(x) || !has_same_layout(dy, x) ||
       (residual.defined() && !has_same_layout(residual, x))) {
-    return formula::rms_norm_backward(dy, x, weight, scale, any_residual, output_mask);
+    return formula::rms_norm_backward(dy, saved, any_residual, output_mask, offset);
   }
   const int64_t width = weight.size(0);
   const int64_t rows = x.numel() / width;
@@ -126,7 +130,8 @@ std::tuple<Tensor, Tensor> rms_norm_backward_cuda(const Tensor& any_dy, const Te
        .dweight_parts = output_mask[1] ? parts.data_ptr<float>() : nullptr,
        .rows = rows,
        .width = width,
-       .residual = residual.defined() ? residual.const_data_ptr() : nullptr});
+       .residual = residual.defined() ? residual.const_data_ptr() : nullptr,
+       .offset = static_cast<float>(offset)});
   return {dx, output_mask[1] ? parts.sum(0) : parts};
 }
 

@@ -136,6 +136,15 @@ __device__ void add(Words& x, const Words& addend) {
   x = narrow(sum);
 }
 
+// Returns the weight with the call's offset.
+template <typename T>
+__device__ Wide<T> widen_weight(const Words& weight, float offset) {
+  Wide<T> wide = widen<T>(weight);
+#pragma unroll
+  for (int i = 0; i < Vector<T>::kSize; ++i) wide.at[i] += offset;
+  return wide;
+}
+
 template <typename T, typename S>
 __global__ void __launch_bounds__(S::kBlock) forward_kernel(RmsNormForward call) {
   constexpr int kSize = Vector<T>::kSize;
@@ -168,7 +177,7 @@ __global__ void __launch_bounds__(S::kBlock) forward_kernel(RmsNormForward call)
 #pragma unroll
     for (int i = 0; i < kSize; ++i) out.at[i] *= scale;
     out = widen<T>(narrow(out));  // rounded, as in transformers
-    const Wide<T> wide = widen<T>(weight[v]);
+    const Wide<T> wide = widen_weight<T>(weight[v], call.offset);
 #pragma unroll
     for (int i = 0; i < kSize; ++i) out.at[i] *= wide.at[i];
     return narrow(out);
@@ -177,9 +186,9 @@ __global__ void __launch_bounds__(S::kBlock) forward_kernel(RmsNormForward call)
 
 // Adds one vector's part of the weight's gradient, and returns its part of a row's sum of w dy x.
 template <typename T>
-__device__ float add_products(const Words& x, const Words& dy, const Words& weight, float scale,
+__device__ float add_products(const Words& x, const Words& dy, const Wide<T>& w, float scale,
                               Wide<T>& dweight) {
-  const Wide<T> wide_x = widen<T>(x), wide_dy = widen<T>(dy), w = widen<T>(weight);
+  const Wide<T> wide_x = widen<T>(x), wide_dy = widen<T>(dy);
   float along = 0;
 #pragma unroll
   for (int i = 0; i < Vector<T>::kSize; ++i) {
@@ -191,10 +200,10 @@ __device__ float add_products(const Words& x, const Words& dy, const Words& weig
 }
 
 template <typename T>
-__device__ Words gradient(const Words& x, const Words& dy, const Words& weight,
-                          const Words& residual, float scale, float back) {
+__device__ Words gradient(const Words& x, const Words& dy, const Wide<T>& w, const Words& residual,
+                          float scale, float back) {
   Wide<T> out = widen<T>(dy);
-  const Wide<T> wide_x = widen<T>(x), w = widen<T>(weight), more = widen<T>(residual);
+  const Wide<T> wide_x = widen<T>(x), more = widen<T>(residual);
 #pragma unroll
   for (int i = 0; i < Vector<T>::kSize; ++i) {
     out.at[i] = out.at[i] * w.at[i] * scale - back * wide_x.at[i] + more.at[i];
@@ -229,7 +238,8 @@ __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward cal
       along[r] = 0;
 #pragma unroll
       for (int v = 0; v < S::kVectors; ++v) {
-        along[r] += add_products(x[r][v], dy[r][v], weight[v], scale[r], dweight[v]);
+        along[r] += add_products(x[r][v], dy[r][v], widen_weight<T>(weight[v], call.offset),
+                                 scale[r], dweight[v]);
       }
     }
     Words residual[S::kRows][S::kVectors];  // in flight during the sums
@@ -246,7 +256,8 @@ __global__ void __launch_bounds__(S::kBlock) backward_kernel(RmsNormBackward cal
         const Words more = kKeepsResidual
                                ? residual[r][v]
                                : lane.load(call.residual, first + r, call.residual != nullptr, v);
-        return gradient<T>(x[r][v], dy[r][v], weight[v], more, scale[r], back);
+        return gradient<T>(x[r][v], dy[r][v], widen_weight<T>(weight[v], call.offset), more,
+                           scale[r], back);
       });
     }
   }

@@ -1,0 +1,87 @@
+// Falcon 7B: attention and MLP side by side behind one LayerNorm, and one key and value head.
+// Falcon 40B: two norms, and q, k and v of each group of heads together. Falcon RW: one after the
+// other.
+#include "model/hf/families/decoder.h"
+
+namespace zeroth::model {
+namespace {
+
+constexpr NamePair kNames[] = {
+    {"embedding.weight", "word_embeddings.weight"},
+    {"layers.#.attention_norm.", "h.#.input_layernorm."},
+    {"layers.#.attention.qkv.", "h.#.self_attention.query_key_value."},
+    {"layers.#.attention.o.", "h.#.self_attention.dense."},
+    {"layers.#.mlp_norm.", "h.#.post_attention_layernorm."},
+    {"layers.#.mlp.up.", "h.#.mlp.dense_h_to_4h."},
+    {"layers.#.mlp.down.", "h.#.mlp.dense_4h_to_h."},
+    {"head.norm.", "ln_f."},
+};
+
+// With a norm for each of attention and MLP.
+constexpr NamePair kTwoNormNames[] = {
+    {"embedding.weight", "word_embeddings.weight"},
+    {"layers.#.attention_norm.", "h.#.ln_attn."},
+    {"layers.#.attention.qkv.", "h.#.self_attention.query_key_value."},
+    {"layers.#.attention.o.", "h.#.self_attention.dense."},
+    {"layers.#.mlp_norm.", "h.#.ln_mlp."},
+    {"layers.#.mlp.up.", "h.#.mlp.dense_h_to_4h."},
+    {"layers.#.mlp.down.", "h.#.mlp.dense_4h_to_h."},
+    {"head.norm.", "ln_f."},
+};
+
+constexpr std::string_view kTargets[] = {"query_key_value"};
+
+std::span<const NamePair> names(const ModelSpec& spec) {
+  return spec.parallel_residual == ParallelResidual::kTwoNorms ? std::span(kTwoNormNames)
+                                                               : std::span(kNames);
+}
+
+void read(ConfigReader& config, ModelSpec& spec) {
+  spec.hidden_size = config.size("hidden_size", {}, kMaxWidth);
+  spec.intermediate_size = config.size("ffn_hidden_size", 4 * spec.hidden_size, 16 * kMaxWidth);
+  spec.num_layers = config.size("num_hidden_layers", {}, kMaxLayers);
+  spec.layers.resize(static_cast<size_t>(spec.num_layers));
+  spec.num_heads = config.size("num_attention_heads", {}, kMaxWidth);
+  spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
+  require_multiple(config, "hidden_size", spec.hidden_size, "num_attention_heads", spec.num_heads);
+  const bool grouped = config.flag("new_decoder_architecture", false);
+  const bool one_kv_head = config.flag("multi_query", true);
+  const int64_t kv_heads = config.size("num_kv_heads", spec.num_heads, kMaxWidth);
+  spec.num_kv_heads = grouped ? kv_heads : one_kv_head ? 1 : spec.num_heads;
+  require_multiple(config, "num_attention_heads", spec.num_heads, "num_kv_heads",
+                   spec.num_kv_heads);
+  spec.qkv_layout = !grouped && one_kv_head ? QkvLayout::kStacked : QkvLayout::kGrouped;
+  const bool parallel = config.flag("parallel_attn", true);
+  const double norms = config.number("num_ln_in_parallel_attn", grouped ? 2 : 1);
+  if (grouped && norms == 2) {
+    spec.parallel_residual = ParallelResidual::kTwoNorms;
+  } else if (grouped || parallel) {
+    spec.parallel_residual = ParallelResidual::kOneNorm;
+  }
+  if (norms != 1 && (norms != 2 || !grouped))
+    config.add_error("num_ln_in_parallel_attn",
+                     "is {}; supported are 1, and 2 with new_decoder_architecture", norms);
+  spec.max_positions = config.size("max_position_embeddings", 2048);
+  spec.rope = read_rope(config, spec.head_dim, spec.max_positions);
+  spec.norm = {
+      .kind = NormKind::kLayer, .eps = config.positive("layer_norm_epsilon", 1e-5), .bias = true};
+  spec.gated_mlp = false;
+  spec.activation = read_activation(config, "activation", "gelu");
+  spec.qkv_bias = spec.o_bias = spec.mlp_bias = config.flag("bias", false);
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
+  spec.attention_dropout = read_dropout(config, "attention_dropout", 0);
+}
+
+}  // namespace
+
+Family falcon_family() {
+  return {.model_type = "falcon",
+          .read = read,
+          .names = kNames,
+          .names_of = names,
+          .prefix = "transformer.",
+          .lora_targets = kTargets,
+          .pads = false};
+}
+
+}  // namespace zeroth::model
