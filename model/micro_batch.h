@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "device/tensor.h"
+#include "model/router_sums.h"
 
 namespace zeroth::model {
 
@@ -40,6 +42,8 @@ struct MicroBatch {
   // Per sample hash(seed, step, index in the global batch), as bits: random operations are
   // functions of it and use no generator. Empty in an evaluation, where nothing is random.
   std::vector<int64_t> sample_seeds;
+  // What routers count, in training; null elsewhere.
+  std::shared_ptr<RouterSums> router_sums;
   // Global sample indices of the rows, for messages.
   std::vector<int64_t> samples;
 };

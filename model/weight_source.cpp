@@ -108,12 +108,12 @@ void draw_uniform(const ParamSlice& part, uint64_t seed, double bound, torch::Te
 }
 
 void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
-  if (part.name.ends_with(".bias")) {
+  if (part.name.ends_with("bias")) {
     out.zero_();
     return;
   }
   if (part.name.ends_with("norm.weight")) {
-    out.fill_(1);
+    out.fill_(1 - spec_.norm.weight_offset);
     return;
   }
   const uint64_t key = parameter_key(part, seed_);

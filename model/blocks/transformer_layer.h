@@ -11,28 +11,14 @@
 #include "device/tensor.h"
 #include "model/block.h"
 #include "model/blocks/attention.h"
+#include "model/blocks/experts.h"
 #include "model/blocks/linear.h"
+#include "model/blocks/mlp.h"
 #include "model/blocks/norm.h"
 #include "model/spec.h"
 #include "model/tensor_parallel.h"
 
 namespace zeroth::model {
-
-class Mlp : public torch::nn::Module {
- public:
-  // `size` is the intermediate size, which the ranks of `tp` split.
-  Mlp(const ModelSpec& spec, int64_t size, const TensorParallelPtr& tp = nullptr);
-
-  // Returns a tensor in the shape of x [..., hidden].
-  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) const;
-
- private:
-  Activation activation_;
-  std::shared_ptr<Linear> gate_;     // null if the MLP is not gated
-  std::shared_ptr<Linear> gate_up_;  // set: in place of gate and up
-  std::shared_ptr<Linear> up_;
-  std::shared_ptr<Linear> down_;
-};
 
 class TransformerLayer : public Block {
  public:
@@ -45,6 +31,7 @@ class TransformerLayer : public Block {
     if (!tp_) return std::nullopt;
     Splits splits = linear_splits(*this);
     splits.merge(attention_->splits("attention."));
+    if (experts_) splits.merge(experts_->splits("mlp."));
     return splits;
   }
 
@@ -52,6 +39,7 @@ class TransformerLayer : public Block {
   // Returns what a half of the layer adds to the residual stream.
   torch::Tensor addend(const torch::Tensor& y, const std::shared_ptr<Norm>& norm,
                        const DropoutSite& site, const MicroBatch& batch) const;
+  torch::Tensor feed_forward(const torch::Tensor& x, const MicroBatch& batch) const;
   torch::Tensor forward_parallel(const torch::Tensor& x, const MicroBatch& batch);
 
   TensorParallelPtr tp_;
@@ -61,7 +49,8 @@ class TransformerLayer : public Block {
   std::shared_ptr<Norm> attention_norm_, attention_post_norm_;  // null where there is none
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Norm> mlp_norm_, mlp_post_norm_;
-  std::shared_ptr<Mlp> mlp_;
+  std::shared_ptr<Mlp> mlp_;          // null in a layer with experts
+  std::shared_ptr<Experts> experts_;  // null in one without
 };
 
 }  // namespace zeroth::model

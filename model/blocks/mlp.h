@@ -1,0 +1,33 @@
+// The feed-forward of a layer without experts, or the expert that all tokens pass.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "device/tensor.h"
+#include "model/blocks/linear.h"
+#include "model/micro_batch.h"
+#include "model/spec.h"
+#include "model/tensor_parallel.h"
+
+namespace zeroth::model {
+
+class Mlp : public torch::nn::Module {
+ public:
+  // `size` is the intermediate size, which the ranks of `tp` split.
+  Mlp(const ModelSpec& spec, int64_t size, const TensorParallelPtr& tp = nullptr);
+
+  // Returns a tensor in the shape of x [..., hidden].
+  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) const;
+
+ private:
+  Activation activation_;
+  std::shared_ptr<Linear> gate_;     // null if the MLP is not gated
+  std::shared_ptr<Linear> gate_up_;  // set: in place of gate and up
+  std::shared_ptr<Linear> up_;
+  std::shared_ptr<Linear> down_;
+};
+
+}  // namespace zeroth::model

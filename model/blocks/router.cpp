@@ -1,0 +1,106 @@
+#include "model/blocks/router.h"
+
+#include <ATen/ops/bincount.h>
+#include <ATen/ops/linear.h>
+
+#include <limits>
+#include <utility>
+
+#include "model/blocks/main_grad.h"
+#include "model/custom_function.h"
+
+namespace zeroth::model {
+namespace {
+
+using torch::Tensor;
+
+// Floor of the sum by which weights are divided: DeepSeek-V3's. It matters only if all vanish.
+constexpr double kMinSum = 1e-20;
+
+// BalanceScores returns its input, the softmax [n, experts], and adds the gradient of the load
+// balancing loss to that of the first `tokens` rows.
+class BalanceScores final : public CustomFunction {
+ public:
+  BalanceScores(std::shared_ptr<RouterSums> sums, int64_t tokens)
+      : sums_(std::move(sums)), tokens_(tokens) {}
+
+  TensorVector forward(const FunctionContext&, const TensorVector& inputs) override {
+    return {inputs[0].view_as(inputs[0])};
+  }
+
+  TensorVector backward(const FunctionContext&, TensorVector grads) const override {
+    if (!sums_->score_gradient.defined()) return grads;
+    Tensor sum = grads[0].clone();
+    sum.narrow(0, 0, tokens_).add_(sums_->score_gradient);
+    return {sum};
+  }
+
+ private:
+  std::shared_ptr<RouterSums> sums_;
+  int64_t tokens_;
+};
+
+}  // namespace
+
+Router::Router(const ModelSpec& spec, int64_t layer, TensorParallelPtr tp)
+    : spec_(spec.experts->router),
+      layer_(layer),
+      num_layers_(spec.num_layers),
+      num_experts_(spec.experts->num_experts),
+      top_k_(spec.experts->top_k),
+      tp_(std::move(tp)) {
+  weight_ = register_parameter("weight", meta_parameter({num_experts_, spec.hidden_size}));
+  if (spec_.bias) bias_ = register_parameter("bias", meta_parameter({num_experts_}));
+  if (spec_.correction_bias) {
+    correction_bias_ = register_parameter("correction_bias", meta_parameter({num_experts_}),
+                                          /*requires_grad=*/false);
+  }
+}
+
+Tensor Router::logits(const Tensor& x) const {
+  const auto dtype = spec_.in_fp32 ? torch::kFloat : x.scalar_type();
+  const Tensor bias = bias_.defined() ? deliver_grad(bias_).to(dtype) : Tensor();
+  return at::linear(x.to(dtype), deliver_grad(weight_).to(dtype), bias).to(torch::kFloat);
+}
+
+Tensor Router::choose(const Tensor& scores) const {
+  const torch::NoGradGuard no_grad;
+  Tensor choice = scores.detach();
+  if (correction_bias_.defined()) choice = choice + correction_bias_.to(torch::kFloat);
+  if (spec_.kept_groups < spec_.groups) {
+    const Tensor groups = choice.view({-1, spec_.groups, num_experts_ / spec_.groups});
+    const Tensor rank =
+        spec_.groups_by_two ? std::get<0>(groups.topk(2, -1)).sum(-1) : std::get<0>(groups.max(-1));
+    const Tensor kept = std::get<1>(rank.topk(spec_.kept_groups, -1));
+    const Tensor dropped = at::ones_like(rank, torch::kBool).scatter_(1, kept, false);
+    choice = groups.masked_fill(dropped.unsqueeze(-1), -std::numeric_limits<float>::infinity())
+                 .flatten(1);
+  }
+  return std::get<1>(choice.topk(top_k_, -1));
+}
+
+Tensor Router::count(const Tensor& scores, const Tensor& experts, const MicroBatch& batch) const {
+  const int64_t tokens = tp_ ? sequence_shard(batch.tokens.numel(), *tp_).tokens : scores.size(0);
+  auto& layers = batch.router_sums->layers;
+  layers.resize(static_cast<size_t>(num_layers_));
+  layers[static_cast<size_t>(layer_)] = {
+      .counts = at::bincount(experts.narrow(0, 0, tokens).flatten(), {}, num_experts_),
+      .scores = scores.detach().narrow(0, 0, tokens).sum(0),
+      .tokens = tokens};
+  // The loss is defined on a softmax.
+  if (spec_.score != RouterScore::kSoftmax) return scores;
+  return apply_function(std::make_shared<BalanceScores>(batch.router_sums, tokens), {scores})[0];
+}
+
+Router::Choice Router::forward(const Tensor& x, const MicroBatch& batch) const {
+  const Tensor z = logits(x);
+  Tensor scores = spec_.score == RouterScore::kSoftmax ? z.softmax(-1) : z.sigmoid();
+  const Tensor experts = choose(scores);
+  if (batch.router_sums) scores = count(scores, experts, batch);
+  Tensor weights = scores.gather(1, experts);
+  if (spec_.normalize) weights = weights / weights.sum(-1, /*keepdim=*/true).clamp_min(kMinSum);
+  if (spec_.scale != 1) weights = weights * spec_.scale;
+  return {experts, weights.to(x.scalar_type())};
+}
+
+}  // namespace zeroth::model
