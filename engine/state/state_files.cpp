@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -154,8 +153,7 @@ void ModelFileWriter::begin(const std::vector<StateSlice>& pieces) {
   for (const StateSlice& piece : pieces) {
     std::optional<ParameterRegion>& region = regions_.emplace_back();
     if (!belongs_to_model(piece)) continue;
-    const model::ModelLayout::TensorLocation& place = layout_.locations.at(piece.parameter);
-    region = {piece.parameter, place.file, place.offset, piece.box, piece.begin};
+    region = {piece.parameter, &layout_.locations.at(piece.parameter), piece.box, piece.begin};
   }
 }
 
@@ -174,18 +172,32 @@ void ModelFileWriter::write(size_t index, int64_t first, const torch::Tensor& va
   model::require_finite(target_, region->parameter, values);
   const torch::Tensor saved = model::to_saved_dtype(region->parameter, values, layout_.dtype);
   std::span bytes(static_cast<const std::byte*>(saved.data_ptr()), saved.nbytes());
-  const auto width = static_cast<int64_t>(saved.element_size());
   const std::vector<SliceRows> all =
       slice_rows(region->box, region->first + first, saved.numel(), saved.numel());
-  checkpoint::WritableFile& file = file_for(region->file, all.size() > 1 || all.front().count > 1);
+  const bool scattered = all.size() > 1 || all.front().count > 1;
   for (const SliceRows& rows : all) {
     rows.for_each_run(0, rows.elements(), [&](int64_t, int64_t whole, int64_t size) {
-      const auto run = bytes.first(static_cast<size_t>(size * width));
-      const int64_t offset = region->offset + whole * width;
-      const uint32_t crc = checkpoint::write_all_with_crc(file, run, offset);
-      parts_.push_back({layout_.files[region->file].name, offset, std::ssize(run), crc});
+      const auto run = bytes.first(static_cast<size_t>(size * saved.element_size()));
+      write_run(*region, whole, run, scattered);
       bytes = bytes.subspan(run.size());
     });
+  }
+}
+
+void ModelFileWriter::write_run(const ParameterRegion& region, int64_t element,
+                                std::span<const std::byte> bytes, bool scattered) {
+  const auto width = static_cast<int64_t>(c10::elementSize(layout_.dtype));
+  const int64_t tensor_elements = region.box.tensor_elements() / std::ssize(*region.locations);
+  while (!bytes.empty()) {
+    const auto& location = region.locations->at(static_cast<size_t>(element / tensor_elements));
+    const int64_t at = element % tensor_elements, offset = location.offset + at * width;
+    const int64_t size = std::min(std::ssize(bytes), (tensor_elements - at) * width);
+    checkpoint::WritableFile& file = file_for(location.file, scattered);
+    const uint32_t crc =
+        checkpoint::write_all_with_crc(file, bytes.first(static_cast<size_t>(size)), offset);
+    parts_.push_back({layout_.files[location.file].name, offset, size, crc});
+    bytes = bytes.subspan(static_cast<size_t>(size));
+    element += size / width;
   }
 }
 

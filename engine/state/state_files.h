@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,13 +73,15 @@ class ModelFileWriter : public StateSink {
  private:
   struct ParameterRegion {
     std::string parameter;
-    size_t file = 0;
-    int64_t offset = 0;  // of the global tensor's first byte
+    const std::vector<model::ModelLayout::TensorLocation>* locations = nullptr;  // of its tensors
     TensorSlice box;
     int64_t first = 0;  // the slice's first element in `box`
   };
 
   checkpoint::WritableFile& file_for(size_t index, bool scattered);
+  // Writes consecutive values of a parameter, from this element of the global tensor on.
+  void write_run(const ParameterRegion& region, int64_t element, std::span<const std::byte> bytes,
+                 bool scattered);
 
   const checkpoint::Save& save_;
   const model::ModelLayout& layout_;

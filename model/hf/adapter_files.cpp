@@ -225,7 +225,8 @@ ModelLayout plan_adapter(const ModelSpec& spec, const LoraPlan& plan,
   file.layout = plan_safetensors(layout.dtype, file.tensors);
   for (const PlannedTensor& parameter : parameters) {
     const std::string name = adapter_tensor_name(spec, plan, parameter.name);
-    layout.locations[parameter.name] = {0, file.layout.offsets.at(name), name};
+    layout.locations[parameter.name] = {
+        {.offset = file.layout.offsets.at(name), .tensor = {name, parameter.shape}}};
   }
   return layout;
 }

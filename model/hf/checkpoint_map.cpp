@@ -1,75 +1,131 @@
 #include "model/hf/checkpoint_map.h"
 
 #include <algorithm>
-#include <cctype>
-#include <span>
+#include <charconv>
 #include <string_view>
 
 #include "base/error.h"
-#include "model/hf/families/family.h"
 
 namespace zeroth::model {
 namespace {
 
-constexpr std::string_view kHead = "head.";
+constexpr std::string_view kLmHead = "lm_head.weight";
 
-// Rewrites `name` if it begins with pattern `from`: the index is kept, and so is what follows the
-// pattern.
-std::optional<std::string> rewrite(std::string_view name, std::string_view from,
-                                   std::string_view to) {
-  const size_t mark = from.find('#');
-  if (mark == std::string_view::npos) {
-    const bool whole = from.back() != '.';
-    if (whole ? name != from : !name.starts_with(from)) return std::nullopt;
-    return std::string(to) + std::string(name.substr(from.size()));
+// The indices at the '#' of a pattern, and what follows the pattern.
+struct Match {
+  std::vector<int32_t> indices = {};
+  std::string_view rest = {};
+};
+
+// Matches a name that begins with the pattern if that ends in '.', and else is the pattern.
+std::optional<Match> match(std::string_view name, std::string_view pattern) {
+  Match found;
+  for (const char c : pattern) {
+    if (c != '#') {
+      if (!name.starts_with(c)) return std::nullopt;
+      name.remove_prefix(1);
+      continue;
+    }
+    int32_t index = -1;
+    const auto end = std::from_chars(name.data(), name.data() + name.size(), index).ptr;
+    const size_t digits = static_cast<size_t>(end - name.data());
+    if (index < 0 || std::to_string(index) != name.substr(0, digits)) return std::nullopt;
+    found.indices.push_back(index);
+    name.remove_prefix(digits);
   }
-  if (!name.starts_with(from.substr(0, mark))) return std::nullopt;
-  const std::string_view rest = name.substr(mark);
-  const size_t digits = static_cast<size_t>(
-      std::find_if_not(rest.begin(), rest.end(), [](unsigned char c) { return std::isdigit(c); }) -
-      rest.begin());
-  const std::string_view tail = from.substr(mark + 1);
-  if (digits == 0 || !rest.substr(digits).starts_with(tail)) return std::nullopt;
-  const size_t to_mark = to.find('#');
-  return std::string(to.substr(0, to_mark)) + std::string(rest.substr(0, digits)) +
-         std::string(to.substr(to_mark + 1)) + std::string(rest.substr(digits + tail.size()));
+  if (pattern.back() != '.' && !name.empty()) return std::nullopt;
+  found.rest = name;
+  return found;
 }
 
-std::span<const NamePair> own_names(const Family& family, const ModelSpec& spec) {
-  return family.names_of == nullptr ? family.names : family.names_of(spec);
+// Returns the name of which match() of the pattern is `found`.
+std::string fill(std::string_view pattern, const Match& found) {
+  std::string name;
+  auto index = found.indices.begin();
+  for (const char c : pattern) c == '#' ? name += std::to_string(*index++) : name += c;
+  return name += found.rest;
+}
+
+std::optional<std::string> rewrite(std::string_view name, std::string_view from,
+                                   std::string_view to) {
+  const auto found = match(name, from);
+  return found ? std::optional(fill(to, *found)) : std::nullopt;
+}
+
+std::string_view without_prefix(const Family& family, std::string_view name) {
+  if (name.starts_with(family.prefix)) name.remove_prefix(family.prefix.size());
+  return name;
+}
+
+// Returns the shape of a stored tensor with one of `parts` parts of an entry.
+std::vector<int64_t> part_shape(const PlannedTensor& parameter, int64_t parts) {
+  std::vector<int64_t> shape(parameter.shape.begin() + 1, parameter.shape.end());
+  if (parts == 1) return shape;
+  ZEROTH_CHECK(shape.at(0) % parts == 0, "{} has entries of {} rows, which are not {} parts",
+               parameter.name, shape[0], parts);
+  shape[0] /= parts;
+  return shape;
 }
 
 }  // namespace
 
-std::string stored_name(const ModelSpec& spec, const std::string& canonical) {
-  const Family& family = family_of(spec);
-  for (const std::span<const NamePair> names : {own_names(family, spec), llama_names()}) {
-    for (const NamePair& pair : names) {
-      const auto name = rewrite(canonical, pair.canonical, pair.stored);
-      if (name) return std::string(family.prefix) + *name;
-    }
+std::string stored_name(const Family& family, const std::string& canonical) {
+  if (canonical == "head.weight") return std::string(kLmHead);
+  for (const NamePair& pair : family.names) {
+    const auto name = rewrite(canonical, pair.canonical, pair.stored);
+    if (name) return std::string(family.prefix) + *name;
   }
-  if (const auto name = rewrite(canonical, kHead, family.head)) return *name;
-  ZEROTH_CHECK(false, "no {} checkpoint holds a parameter {}", spec.family, canonical);
+  ZEROTH_CHECK(false, "no {} checkpoint holds a parameter {}", family.model_type, canonical);
   return {};
 }
 
-std::optional<std::string> canonical_name(const ModelSpec& spec, const std::string& stored) {
-  const Family& family = family_of(spec);
-  if (const auto name = rewrite(stored, family.head, kHead)) return name;
-  std::string_view name = stored;
-  if (name.starts_with(family.prefix)) name.remove_prefix(family.prefix.size());
-  for (const std::span<const NamePair> names : {own_names(family, spec), llama_names()}) {
-    for (const NamePair& pair : names) {
-      const auto canonical = rewrite(name, pair.stored, pair.canonical);
-      if (canonical) return canonical;
+std::string stored_name(const ModelSpec& spec, const std::string& canonical) {
+  return stored_name(family_of(spec), canonical);
+}
+
+std::vector<PlannedTensor> stored_tensors(const Family& family, const PlannedTensor& parameter) {
+  std::vector<PlannedTensor> tensors;
+  for (const StackedName& name : family.stacked) {
+    auto found = match(parameter.name, name.canonical);
+    if (!found) continue;
+    const std::vector<int64_t> shape = part_shape(parameter, name.parts);
+    tensors.resize(static_cast<size_t>(parameter.shape[0] * name.parts));
+    found->indices.push_back(0);
+    int32_t& entry = found->indices.back();
+    for (; entry < parameter.shape[0]; ++entry) {
+      tensors[static_cast<size_t>(entry * name.parts + name.part)] = {
+          std::string(family.prefix) + fill(name.stored, *found), shape};
     }
+  }
+  if (!tensors.empty()) return tensors;
+  return {{stored_name(family, parameter.name), parameter.shape}};
+}
+
+std::optional<StoredPiece> stored_piece(const Family& family, const std::string& stored) {
+  for (const StackedName& name : family.stacked) {
+    const auto found = match(without_prefix(family, stored), name.stored);
+    if (!found) continue;
+    return StoredPiece{fill(name.canonical, *found),
+                       found->indices.back() * name.parts + name.part};
   }
   return std::nullopt;
 }
 
-bool is_ignored_buffer(const ModelSpec& spec, const std::string& stored) {
-  return std::ranges::any_of(family_of(spec).buffers,
+std::optional<std::string> canonical_name(const Family& family, const std::string& stored) {
+  if (stored == kLmHead) return "head.weight";
+  for (const NamePair& pair : family.names) {
+    const auto canonical = rewrite(without_prefix(family, stored), pair.stored, pair.canonical);
+    if (canonical) return canonical;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> canonical_name(const ModelSpec& spec, const std::string& stored) {
+  return canonical_name(family_of(spec), stored);
+}
+
+bool is_ignored_buffer(const Family& family, const std::string& stored) {
+  return std::ranges::any_of(family.buffers,
                              [&](std::string_view end) { return stored.ends_with(end); });
 }
 

@@ -52,6 +52,22 @@ std::set<std::string> parameter_names(const ModelSpec& spec) {
   return names;
 }
 
+// Returns the elements of the box in one of `parts` equal parts of an entry, as a slice of the
+// part.
+TensorSlice slice_of_piece(const TensorSlice& box, int64_t part, int64_t parts) {
+  const auto entry = [](const std::vector<int64_t>& sizes) {
+    return std::vector<int64_t>(sizes.begin() + 1, sizes.end());
+  };
+  TensorSlice slice{entry(box.shape), entry(box.offsets), entry(box.sizes)};
+  if (parts == 1) return slice;
+  const int64_t rows = slice.shape[0] / parts, first = part * rows;
+  const int64_t end = std::clamp<int64_t>(slice.end(0) - first, 0, rows);
+  slice.shape[0] = rows;
+  slice.offsets[0] = std::clamp<int64_t>(slice.offsets[0] - first, 0, rows);
+  slice.sizes[0] = end - slice.offsets[0];
+  return slice;
+}
+
 // Returns the parameter to which a stored tensor belongs: bitsandbytes stores scales and formats
 // of a weight under names that begin with the weight's.
 std::string parameter_of(const ModelSpec& spec, const std::string& name) {
@@ -101,42 +117,87 @@ void StoredParameter::read(const ParamSlice& part, torch::Tensor out) const {
 }
 
 CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const ModelSpec& spec)
-    : spec_(spec), files_(directory) {
-  const std::set<std::string> parameters = parameter_names(spec);
-  for (const auto& [stored, entry] : files_.entries()) {
-    if (is_ignored_buffer(spec, stored)) continue;
-    const auto name = canonical_name(spec, stored);
-    if (!name || !parameters.contains(parameter_of(spec, *name))) {
-      throw Error("{} holds tensor {}, which a {} model of this config.json does not have",
-                  entry.file->path().string(), shortened(stored), spec.family);
-    }
-    const auto [it, added] = found_.try_emplace(*name, StoredParameter{stored, entry});
-    if (!added) {
-      throw Error("{} holds {} and {}, which are the same parameter", directory.string(),
-                  shortened(it->second.stored_name), shortened(stored));
-    }
-  }
+    : CheckpointSource(directory, spec, family_of(spec), parameter_names(spec)) {}
+
+CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const ModelSpec& spec,
+                                   const Family& family, const std::set<std::string>& parameters)
+    : spec_(spec), family_(family), files_(directory) {
+  for (const auto& [stored, entry] : files_.entries()) add(stored, entry, parameters);
   if (!spec.tie_word_embeddings) return;
   // A tied pair may be stored under either name or both.
   const auto head = found_.find("head.weight");
   if (head != found_.end()) found_.try_emplace("embedding.weight", head->second);
 }
 
-const StoredParameter& CheckpointSource::find(const std::string& name) const {
-  const auto it = found_.find(name);
-  if (it == found_.end()) {
-    throw UsageError("{} is missing tensor {}", files_.directory().string(),
-                     stored_name(spec_, name));
+void CheckpointSource::add(const std::string& stored, const SafetensorsDirectory::FileTensor& entry,
+                           const std::set<std::string>& parameters) {
+  if (is_ignored_buffer(family_, stored)) return;
+  const auto piece = stored_piece(family_, stored);
+  const auto name = piece ? piece->canonical : canonical_name(family_, stored);
+  if (!name || !parameters.contains(parameter_of(spec_, *name))) refuse({stored, entry});
+  Pieces& own = found_[*name];
+  const int64_t index = piece ? piece->index : kFull;
+  // A tensor with the same values: a full parameter beside a piece of it, or the same name with and
+  // without the family's prefix.
+  auto same = own.find(index);
+  if (index == kFull || own.contains(kFull)) same = own.begin();
+  if (same != own.end()) {
+    throw Error("{} holds {} and {}, which are the same parameter", files_.directory().string(),
+                shortened(same->second.stored_name), shortened(stored));
   }
-  return it->second;
+  own.emplace(index, StoredParameter{stored, entry});
+}
+
+void CheckpointSource::refuse(const StoredParameter& stored) const {
+  throw Error("{} holds tensor {}, which a {} model of this config.json does not have",
+              stored.entry.file->path().string(), shortened(stored.stored_name), spec_.family);
+}
+
+void CheckpointSource::throw_missing(const std::string& stored) const {
+  throw UsageError("{} is missing tensor {}", files_.directory().string(), stored);
+}
+
+const CheckpointSource::Pieces& CheckpointSource::pieces(const std::string& name) const {
+  static const Pieces kNone;
+  const auto it = found_.find(name);
+  return it == found_.end() ? kNone : it->second;
+}
+
+const StoredParameter& CheckpointSource::find(const std::string& name) const {
+  const Pieces& own = pieces(name);
+  const auto full = own.find(kFull);
+  if (full == own.end()) throw_missing(stored_name(family_, name));
+  return full->second;
 }
 
 void CheckpointSource::check(const std::string& name, const std::vector<int64_t>& shape) {
-  find(name).check(shape, "config.json requires");
+  constexpr std::string_view kRequirement = "config.json requires";
+  const Pieces& own = pieces(name);
+  if (own.contains(kFull)) return own.at(kFull).check(shape, kRequirement);
+  const std::vector<PlannedTensor> required = stored_tensors(family_, {name, shape});
+  for (size_t i = 0; i < required.size(); ++i) {
+    const auto piece = own.find(static_cast<int64_t>(i));
+    if (piece == own.end()) throw_missing(required[i].name);
+    piece->second.check(required[i].shape, kRequirement);
+  }
+  if (own.size() > required.size()) refuse(own.rbegin()->second);
 }
 
 void CheckpointSource::read(const ParamSlice& part, torch::Tensor out) {
-  find(part.name).read(part, std::move(out));
+  const Pieces& own = pieces(part.name);
+  if (own.empty() || own.contains(kFull)) return find(part.name).read(part, std::move(out));
+  const int64_t parts = std::ssize(own) / part.box.shape[0];
+  int64_t end = 0;  // of the elements of the box in this piece and those before it
+  for (const auto& [index, stored] : own) {
+    const int64_t entry = index / parts;
+    if (entry < part.box.offsets[0] || entry >= part.box.end(0)) continue;
+    const TensorSlice slice = slice_of_piece(part.box, index % parts, parts);
+    const int64_t begin = end;
+    end += slice.elements();
+    const int64_t from = std::max(begin, part.first), to = std::min(end, part.first + out.numel());
+    if (from >= to) continue;
+    stored.read({part.name, slice, from - begin}, out.narrow(0, from - part.first, to - from));
+  }
 }
 
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& directory,

@@ -4,17 +4,19 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "model/hf/families/family.h"
 #include "model/hf/safetensors.h"
 #include "model/spec.h"
 #include "model/weight_source.h"
 
 namespace zeroth::model {
 
-// A StoredParameter is a parameter's tensor in a file.
+// A StoredParameter is a tensor in a file: a parameter, or a piece of one (checkpoint_map.h).
 struct StoredParameter {
   std::string stored_name;
   SafetensorsDirectory::FileTensor entry;
@@ -33,6 +35,9 @@ class CheckpointSource : public WeightSource {
   // Throws an Error when the files hold a tensor that is no parameter of the model: a layer too
   // many, a bias that config.json does not ask for.
   CheckpointSource(const std::filesystem::path& directory, const ModelSpec& spec);
+  // Reads a model of a family that find_family() need not know, with these parameters.
+  CheckpointSource(const std::filesystem::path& directory, const ModelSpec& spec,
+                   const Family& family, const std::set<std::string>& parameters);
 
   void check(const std::string& name, const std::vector<int64_t>& shape) override;
   void read(const ParamSlice& part, torch::Tensor out) override;
@@ -43,9 +48,21 @@ class CheckpointSource : public WeightSource {
   const StoredParameter& find(const std::string& name) const;
 
  private:
+  // By the index among stored_tensors(), or kFull if the files hold the parameter as one tensor.
+  using Pieces = std::map<int64_t, StoredParameter>;
+  static constexpr int64_t kFull = -1;
+
+  void add(const std::string& stored, const SafetensorsDirectory::FileTensor& entry,
+           const std::set<std::string>& parameters);
+  [[noreturn]] void refuse(const StoredParameter& stored) const;
+  [[noreturn]] void throw_missing(const std::string& stored) const;
+  // Returns none for a parameter that the files do not hold.
+  const Pieces& pieces(const std::string& name) const;
+
   ModelSpec spec_;
+  Family family_;
   SafetensorsDirectory files_;
-  std::map<std::string, StoredParameter> found_;  // by canonical name
+  std::map<std::string, Pieces> found_;  // by canonical name
 };
 
 // Returns the directory's weights, or random ones seeded with `seed` when it holds none. Weights

@@ -13,7 +13,6 @@
 #include "base/json/json.h"
 #include "model/hf/adapter_files.h"
 #include "model/hf/auxiliary_files.h"
-#include "model/hf/checkpoint_map.h"
 #include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {
@@ -86,20 +85,27 @@ int64_t ModelLayout::bytes() const {
   return sum;
 }
 
-ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
+int64_t ModelLayout::num_tensors() const {
+  int64_t sum = 0;
+  for (const ShardFile& file : files) sum += std::ssize(file.tensors);
+  return sum;
+}
+
+ModelLayout plan_model(const Family& family, torch::ScalarType dtype,
                        const std::vector<PlannedTensor>& parameters, int64_t max_shard_bytes) {
   ModelLayout layout{.dtype = dtype, .files = {{}}, .locations = {}, .index = {}};
   int64_t filled = 0;
   for (const PlannedTensor& parameter : parameters) {
-    const int64_t bytes = num_bytes(parameter, dtype);
-    if (filled > 0 && filled + bytes > max_shard_bytes) {
-      layout.files.emplace_back();
-      filled = 0;
+    for (const PlannedTensor& tensor : stored_tensors(family, parameter)) {
+      const int64_t bytes = num_bytes(tensor, dtype);
+      if (filled > 0 && filled + bytes > max_shard_bytes) {
+        layout.files.emplace_back();
+        filled = 0;
+      }
+      filled += bytes;
+      layout.files.back().tensors.push_back(tensor);
+      layout.locations[parameter.name].push_back({layout.files.size() - 1, 0, tensor});
     }
-    filled += bytes;
-    const std::string name = stored_name(spec, parameter.name);
-    layout.files.back().tensors.push_back({name, parameter.shape});
-    layout.locations[parameter.name] = {layout.files.size() - 1, 0, name};
   }
   const size_t count = layout.files.size();
   for (size_t i = 0; i < count; ++i) {
@@ -108,11 +114,17 @@ ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
                            : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, count);
     file.layout = plan_safetensors(dtype, file.tensors);
   }
-  for (auto& [name, location] : layout.locations) {
-    location.offset = layout.files[location.file].layout.offsets.at(location.name);
+  for (auto& [name, locations] : layout.locations) {
+    for (ModelLayout::TensorLocation& location : locations)
+      location.offset = layout.files[location.file].layout.offsets.at(location.tensor.name);
   }
   if (count > 1) layout.index = index_text(layout);
   return layout;
+}
+
+ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
+                       const std::vector<PlannedTensor>& parameters, int64_t max_shard_bytes) {
+  return plan_model(family_of(spec), dtype, parameters, max_shard_bytes);
 }
 
 void write_model_metadata(const fs::path& source, const fs::path& output, torch::ScalarType dtype,

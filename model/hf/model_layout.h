@@ -11,15 +11,11 @@
 #include <vector>
 
 #include "device/tensor.h"
+#include "model/hf/checkpoint_map.h"
 #include "model/spec.h"
 #include "model/weight_source.h"
 
 namespace zeroth::model {
-
-struct PlannedTensor {
-  std::string name;
-  std::vector<int64_t> shape;
-};
 
 // SafetensorsLayout describes one safetensors file whose tensors follow each other in their order.
 struct SafetensorsLayout {
@@ -42,19 +38,25 @@ struct ModelLayout {
   };
   struct TensorLocation {
     size_t file = 0;
-    int64_t offset = 0;     // of the first byte
-    std::string name = "";  // in the file
+    int64_t offset = 0;         // of the first byte
+    PlannedTensor tensor = {};  // in the file
   };
   torch::ScalarType dtype = torch::kFloat;
   std::vector<ShardFile> files;
-  std::map<std::string, TensorLocation> locations;  // by canonical name
+  // By canonical name: of the tensors of equal sizes that hold the parameter's elements in
+  // row-major order.
+  std::map<std::string, std::vector<TensorLocation>> locations;
   std::string index;  // text of kIndexFile; empty if there is one file
 
-  int64_t bytes() const;  // of all files
+  int64_t bytes() const;        // of all files
+  int64_t num_tensors() const;  // in all files
 };
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 // Returns the layout of a model. `parameters` have their canonical names, a tied weight once. Pure.
+ModelLayout plan_model(const Family& family, torch::ScalarType dtype,
+                       const std::vector<PlannedTensor>& parameters,
+                       int64_t max_shard_bytes = kMaxShardBytes);
 ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
                        const std::vector<PlannedTensor>& parameters,
                        int64_t max_shard_bytes = kMaxShardBytes);

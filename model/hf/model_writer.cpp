@@ -9,9 +9,9 @@ namespace zeroth::model {
 namespace {
 
 ModelLayout plan_files(const WriterOptions& options, const std::vector<PlannedTensor>& parameters) {
-  return options.adapter
-             ? plan_adapter(options.spec, options.adapter->plan, parameters)
-             : plan_model(options.spec, options.dtype, parameters, options.max_shard_bytes);
+  if (options.adapter) return plan_adapter(options.spec, options.adapter->plan, parameters);
+  const Family& family = options.family != nullptr ? *options.family : family_of(options.spec);
+  return plan_model(family, options.dtype, parameters, options.max_shard_bytes);
 }
 
 }  // namespace
@@ -45,10 +45,19 @@ void ModelWriter::open_files(SafetensorsWriter::Access access) {
 }
 
 void ModelWriter::write(const std::string& name, const torch::Tensor& tensor) {
-  const auto location = layout_.locations.find(name);
-  ZEROTH_CHECK(location != layout_.locations.end(), "{} is not planned", name);
+  const auto found = layout_.locations.find(name);
+  ZEROTH_CHECK(found != layout_.locations.end(), "{} is not planned", name);
   require_finite(target_, name, tensor);
-  shards_[location->second.file]->write(location->second.name, tensor);
+  const auto& locations = found->second;
+  const auto write_tensor = [&](const ModelLayout::TensorLocation& to,
+                                const torch::Tensor& values) {
+    shards_[to.file]->write(to.tensor.name, values);
+  };
+  if (locations.size() == 1) return write_tensor(locations.front(), tensor);
+  const torch::Tensor pieces = tensor.reshape({std::ssize(locations), -1});
+  int64_t index = 0;
+  for (const auto& location : locations)
+    write_tensor(location, pieces[index++].view(location.tensor.shape));
 }
 
 int64_t ModelWriter::finish() {
@@ -60,8 +69,8 @@ int64_t ModelWriter::finish() {
 std::unique_ptr<PreviousModel> ModelWriter::commit(const OutputGuard& guard,
                                                    int64_t written_elsewhere) {
   const int64_t written = finish() + written_elsewhere;
-  ZEROTH_CHECK(written == std::ssize(layout_.locations), "{} of {} parameters are written", written,
-               layout_.locations.size());
+  ZEROTH_CHECK(written == layout_.num_tensors(), "{} of {} tensors are written", written,
+               layout_.num_tensors());
   return directory_->commit(guard);
 }
 

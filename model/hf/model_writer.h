@@ -28,7 +28,8 @@ struct WriterOptions {
   std::filesystem::path output;
   std::filesystem::path chat_template = {};  // in place of the source's, unless it is empty
   ModelSpec spec;
-  bool unties_head = false;  // the source's head is tied, that of `spec` is not
+  const Family* family = nullptr;  // of which the files have the names; null: the spec's
+  bool unties_head = false;        // the source's head is tied, that of `spec` is not
   std::optional<AdapterForm> adapter = {};
   torch::ScalarType dtype = torch::kFloat;  // precision of a model on disk
   int64_t max_shard_bytes = kMaxShardBytes;
@@ -55,11 +56,12 @@ class ModelWriter {
   // of no use and would replace a good one.
   void write(const std::string& name, const torch::Tensor& tensor);
 
-  // Blocks until what this writer has written is on disk; returns how many parameters that are.
+  // Blocks until what this writer has written is on disk; returns how many tensors of the files
+  // that are.
   int64_t finish();
   // Finishes the files and puts the model in its place; returns the model that was replaced, if
-  // any. Requires that every parameter has been written, `written_elsewhere` of them by other
-  // ranks, which have finished. `guard`: see OutputDirectory.
+  // any. Requires that every tensor has been written, `written_elsewhere` of them by other ranks,
+  // which have finished. `guard`: see OutputDirectory.
   std::unique_ptr<PreviousModel> commit(const OutputGuard& guard = {},
                                         int64_t written_elsewhere = 0);
 

@@ -11,6 +11,7 @@
 #include "checkpoint/posix_file_system.h"
 #include "checkpoint/reader.h"
 #include "model/hf/safetensors_writer.h"
+#include "tests/model/stacked_family.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::engine::model_file_writer_test {
@@ -125,6 +126,44 @@ TEST_CASE("boxes of ranks that share a matrix make up the file of one writer") {
     alone.finish();
     CHECK(read_file(at.directory / "c/step-3/model.safetensors", 1 << 20) ==
           read_file(at.directory / "alone", 1 << 20));
+  }
+}
+
+TEST_CASE("ranks that share stacked experts make up the files of one writer") {
+  Fixture at;
+  const std::vector<int64_t> shape = {3, 4, 5};
+  const std::string name = "layers.0.mlp.experts.gate_up";
+  const torch::Tensor experts = torch::randn(shape);
+  for (const int64_t shard_bytes : {int64_t{1} << 30, int64_t{100}}) {
+    const model::ModelLayout layout =
+        model::plan_model(model::stacked_family(), torch::kFloat32, {{name, shape}}, shard_bytes);
+    checkpoint::Save save = at.saver.begin(3, layout.bytes());
+    checkpoint::RankManifest all;
+    all.parts = make_model_files(save, layout);
+    for (const int64_t row : {0, 2}) {  // a tensor-parallel rank has rows 0 and 1, or 2 and 3
+      const torch::Tensor own = experts.narrow(1, row, 2).reshape(-1);
+      for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 13}, {13, own.numel()}}) {
+        ModelFileWriter ranges(save, layout);
+        ranges.begin(
+            {{name, "master", torch::kFloat, {shape, {0, row, 0}, {3, 2, 5}}, begin, end}});
+        for (int64_t first = 0; first < end - begin; first += 7) {
+          const int64_t last = std::min(begin + first + 7, end);
+          ranges.write(0, first, own.slice(0, begin + first, last));
+        }
+        append(all.parts, ranges.finish());
+      }
+    }
+    save.commit(all, {});
+    const auto pieces = experts.view({6, 2, 5});
+    int64_t index = 0;
+    for (const auto& file : layout.files) {
+      model::SafetensorsWriter alone(at.directory / "alone", torch::kFloat32, file.tensors);
+      for (const auto& tensor : file.tensors) alone.write(tensor.name, pieces[index++]);
+      alone.finish();
+      CHECK(read_file(at.directory / "c/step-3" / file.name, 1 << 20) ==
+            read_file(at.directory / "alone", 1 << 20));
+    }
+    CHECK(index == 6);
   }
 }
 

@@ -281,9 +281,9 @@ TEST_CASE("files have the headers of peft, to the byte") {
     CHECK(file.name == kAdapterWeightsFile);
     CHECK(file.layout.header == expected.substr(0, file.layout.header.size()));
     if (fs::exists(full)) CHECK(file.layout.size == std::ssize(expected));
-    for (const auto& [canonical, location] : layout.locations) {
-      CHECK(location.name == adapter_tensor_name(spec, plan, canonical));
-      CHECK(location.offset == file.layout.offsets.at(location.name));
+    for (const auto& [canonical, locations] : layout.locations) {
+      CHECK(locations.at(0).tensor.name == adapter_tensor_name(spec, plan, canonical));
+      CHECK(locations.at(0).offset == file.layout.offsets.at(locations.at(0).tensor.name));
     }
   }
 }

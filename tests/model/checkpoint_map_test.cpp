@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
+#include "tests/model/stacked_family.h"
+
 namespace zeroth::model::checkpoint_map_test {
 namespace {
 
@@ -52,11 +55,56 @@ TEST_CASE("names of no parameter map to nothing") {
 }
 
 TEST_CASE("buffers of older files are known") {
-  CHECK(is_ignored_buffer(family("gpt2"), "h.0.attn.bias"));
-  CHECK(is_ignored_buffer(family("gpt2"), "transformer.h.0.attn.masked_bias"));
-  CHECK_FALSE(is_ignored_buffer(family("gpt2"), "h.0.attn.c_attn.bias"));
-  CHECK(is_ignored_buffer(family("llama"), "model.layers.0.self_attn.rotary_emb.inv_freq"));
-  CHECK_FALSE(is_ignored_buffer(family("llama"), "h.0.attn.bias"));
+  const Family &gpt2 = *find_family("gpt2"), &llama = *find_family("llama");
+  CHECK(is_ignored_buffer(gpt2, "h.0.attn.bias"));
+  CHECK(is_ignored_buffer(gpt2, "transformer.h.0.attn.masked_bias"));
+  CHECK_FALSE(is_ignored_buffer(gpt2, "h.0.attn.c_attn.bias"));
+  CHECK(is_ignored_buffer(llama, "model.layers.0.self_attn.rotary_emb.inv_freq"));
+  CHECK_FALSE(is_ignored_buffer(llama, "h.0.attn.bias"));
+}
+
+TEST_CASE("a stacked parameter has a name of its own, and is saved as its entries' parts") {
+  const Family family = stacked_family();
+  const std::string gate_up = "layers.3.mlp.experts.gate_up", in_files = "model.layers.3.";
+  CHECK(stored_name(family, gate_up) == in_files + "mlp.experts.gate_up_proj");
+  CHECK(canonical_name(family, in_files + "mlp.experts.gate_up_proj") == gate_up);
+  const std::vector<PlannedTensor> experts = stored_tensors(family, {gate_up, {2, 6, 5}});
+  const std::string first = in_files + "block_sparse_moe.experts.0.",
+                    second = in_files + "block_sparse_moe.experts.1.";
+  REQUIRE(experts.size() == 4);
+  const std::string names[] = {first + "w1.weight", first + "w3.weight", second + "w1.weight",
+                               second + "w3.weight"};
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(experts[i].name == names[i]);
+    CHECK(experts[i].shape == std::vector<int64_t>{3, 5});
+    CHECK(stored_piece(family, names[i]) == StoredPiece{gate_up, static_cast<int64_t>(i)});
+    CHECK(stored_piece(family, names[i].substr(6)) ==
+          StoredPiece{gate_up, static_cast<int64_t>(i)});
+  }
+  const auto norms = stored_tensors(family, {"layers.11.attention.q_norm.weight", {12, 4}});
+  REQUIRE(norms.size() == 12);
+  CHECK(norms[10].name == "model.layers.11.self_attn.q_layernorm.norms.10.weight");
+  CHECK(norms[10].shape == std::vector<int64_t>{4});
+  CHECK(stored_piece(family, norms[10].name) ==
+        StoredPiece{"layers.11.attention.q_norm.weight", 10});
+  const auto plain = stored_tensors(family, {"head.norm.weight", {5}});
+  REQUIRE(plain.size() == 1);
+  CHECK(plain[0].name == "model.norm.weight");
+  CHECK(plain[0].shape == std::vector<int64_t>{5});
+  CHECK_THROWS_AS(stored_tensors(family, {gate_up, {2, 5, 5}}), InternalError);  // no two halves
+}
+
+TEST_CASE("only full names are pieces or stacked parameters") {
+  const Family family = stacked_family();
+  const std::string experts = "model.layers.0.block_sparse_moe.experts.";
+  for (const char* name : {"0.w1.weight_scale", "0.w1.bias", "00.w1.weight", "01.w1.weight",
+                           "-1.w1.weight", "x.w1.weight", ".w1.weight", "99999999999.w1.weight"}) {
+    CHECK_FALSE(stored_piece(family, experts + name));
+  }
+  CHECK_FALSE(canonical_name(family, "model.layers.0.mlp.experts.gate_up_proj_blocks"));
+  CHECK_FALSE(canonical_name(family, "model.layers.0.mlp.experts.gate_up_proj.weight"));
+  CHECK_FALSE(canonical_name(family, "model.layers.00.mlp.experts.gate_up_proj"));
+  CHECK_FALSE(stored_piece(*find_family("llama"), experts + "0.w1.weight"));
 }
 
 }  // namespace zeroth::model::checkpoint_map_test

@@ -9,6 +9,7 @@
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/safetensors_writer.h"
 #include "tests/model/materialize.h"
+#include "tests/model/stacked_family.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::model::checkpoint_source_test {
@@ -191,6 +192,149 @@ TEST_CASE("integers are refused by name where a parameter needs them") {
           source.check("head.norm.weight", {1});
         }).find("tensor model.norm.weight is I32; supported are F32, F16, BF16") !=
         std::string::npos);
+}
+
+const std::string kGateUp = "layers.0.mlp.experts.gate_up";
+const std::string kNorms = "layers.0.attention.q_norm.weight";
+
+std::string expert(int64_t index, const std::string& matrix) {
+  return fmt::format("model.layers.0.block_sparse_moe.experts.{}.{}.weight", index, matrix);
+}
+
+// What files hold of gate_up [E, 2I, h] and of q_norm [heads, d].
+Stored unstacked(const Tensor& gate_up, const Tensor& norms) {
+  Stored stored;
+  for (int64_t i = 0; i < gate_up.size(0); ++i) {
+    stored[expert(i, "w1")] = gate_up[i].chunk(2)[0];
+    stored[expert(i, "w3")] = gate_up[i].chunk(2)[1];
+  }
+  for (int64_t i = 0; i < norms.size(0); ++i)
+    stored[fmt::format("model.layers.0.self_attn.q_layernorm.norms.{}.weight", i)] = norms[i];
+  return stored;
+}
+
+CheckpointSource stacked_source(const std::filesystem::path& directory) {
+  return {directory, llama(), stacked_family(), {kGateUp, kNorms}};
+}
+
+// All slices of a tensor of this shape.
+std::vector<TensorSlice> all_slices(const std::vector<int64_t>& shape) {
+  std::vector<TensorSlice> slices = {{shape, {}, {}}};
+  for (const int64_t extent : shape) {
+    std::vector<TensorSlice> longer;
+    for (const TensorSlice& slice : slices) {
+      for (int64_t begin = 0; begin < extent; ++begin) {
+        for (int64_t size = 1; begin + size <= extent; ++size) {
+          longer.push_back(slice);
+          longer.back().offsets.push_back(begin);
+          longer.back().sizes.push_back(size);
+        }
+      }
+    }
+    slices = std::move(longer);
+  }
+  return slices;
+}
+
+TEST_CASE("a stacked parameter is read from its entries' tensors, any part of any box") {
+  const TempFolder directory;
+  const std::map<std::string, Tensor> parameters = {{kGateUp, torch::randn({3, 4, 3})},
+                                                    {kNorms, torch::randn({3, 5})}};
+  const Stored fused = {
+      {"model.layers.0.mlp.experts.gate_up_proj", parameters.at(kGateUp)},
+      {"layers.0.self_attn.q_layernorm.weight", parameters.at(kNorms)}};  // without the prefix
+  for (const Stored& stored : {unstacked(parameters.at(kGateUp), parameters.at(kNorms)), fused}) {
+    save(directory.path(), stored);
+    CheckpointSource source = stacked_source(directory.path());
+    for (const auto& [name, parameter] : parameters) {
+      const std::vector<int64_t> shape = parameter.sizes().vec();
+      source.check(name, shape);
+      for (const TensorSlice& box : all_slices(shape)) {
+        Tensor expected = parameter;
+        for (int64_t i = 0; i < parameter.dim(); ++i)
+          expected = expected.narrow(i, box.offsets[i], box.sizes[i]);
+        expected = expected.reshape(-1);
+        for (int64_t first = 0; first < expected.numel(); ++first) {
+          for (int64_t count = 1; first + count <= expected.numel(); count += count) {
+            const Tensor out = torch::full({count}, std::nanf(""));
+            source.read({name, box, first}, out);
+            REQUIRE(torch::equal(out, expected.narrow(0, first, count)));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("large entries of other precisions are read, and a value that is no use is named") {
+  const TempFolder directory;
+  Tensor gate_up = torch::randn({2, 8, 50'000});  // a part has less than a chunk, the whole more
+  gate_up[1][5][7] = std::nanf("");
+  const std::vector<int64_t> shape = gate_up.sizes().vec();
+  save(directory.path(), unstacked(gate_up, torch::randn({2, 4})), torch::kBFloat16);
+  CheckpointSource source = stacked_source(directory.path());
+  source.check(kGateUp, shape);
+  const Tensor expected = gate_up.to(torch::kBFloat16).to(torch::kFloat).view(-1);
+  const Tensor before = torch::empty({650'000 - 9}), all = torch::empty({800'000});
+  source.read({kGateUp, TensorSlice::full(shape), 2}, before);
+  CHECK(torch::equal(before, expected.narrow(0, 2, before.numel())));
+  const std::string said = message_of<Error>([&] {
+    source.read({kGateUp, TensorSlice::full(shape)}, all);
+  });
+  CHECK_MESSAGE(said.find("tensor " + expert(1, "w3") + " has a value that is NaN") != said.npos,
+                said);
+}
+
+TEST_CASE("missing, misshaped, superfluous and repeated pieces of a parameter are named") {
+  const TempFolder directory;
+  const Tensor gate_up = torch::randn({3, 4, 3}), norms = torch::randn({3, 5});
+  const Stored stored = unstacked(gate_up, norms);
+  const auto said_of = [&](const Stored& tensors) {
+    save(directory.path(), tensors);
+    return message_of<Error>([&] {
+      CheckpointSource source = stacked_source(directory.path());
+      source.check(kGateUp, {3, 4, 3});
+      source.check(kNorms, {3, 5});
+    });
+  };
+  const auto with = [&](const std::string& name, const Tensor& tensor) {
+    Stored changed = stored;
+    changed[name] = tensor;
+    return said_of(changed);
+  };
+  const auto without = [&](const std::string& name) {
+    Stored changed = stored;
+    changed.erase(name);
+    return said_of(changed);
+  };
+  const std::string root = directory.path().string();
+  CHECK(said_of(stored) == "no exception");
+  CHECK(without(expert(1, "w3")) == root + " is missing tensor " + expert(1, "w3"));
+  CHECK(without(expert(2, "w3")) == root + " is missing tensor " + expert(2, "w3"));
+  CHECK(said_of(unstacked(gate_up.narrow(0, 0, 2), norms)) ==
+        root + " is missing tensor " + expert(2, "w1"));
+  CHECK(said_of(unstacked(gate_up.narrow(0, 0, 0), norms)) ==
+        root + " is missing tensor " + expert(0, "w1"));
+  const std::string head = "model.layers.0.self_attn.q_layernorm.norms.";
+  CHECK(without(head + "0.weight") == root + " is missing tensor " + head + "0.weight");
+  CHECK(with(expert(1, "w1"), torch::zeros({3, 2})) ==
+        root + "/model.safetensors: tensor " + expert(1, "w1") +
+            " is [3, 2], but config.json requires [2, 3]");
+  CHECK(with(head + "2.weight", torch::zeros({1, 5})) ==
+        root + "/model.safetensors: tensor " + head +
+            "2.weight is [1, 5], but config.json requires [5]");
+  const std::string refused = ", which a llama model of this config.json does not have";
+  for (const std::string& name : {expert(3, "w1"), expert(7, "w3"), head + "3.weight",
+                                  expert(0, "w2"), expert(0, "w4"), head + "00.weight"}) {
+    CHECK(with(name, torch::zeros({2, 3})) ==
+          root + "/model.safetensors holds tensor " + name + refused);
+  }
+  const std::string fused = "model.layers.0.mlp.experts.gate_up_proj";
+  CHECK(with(fused, gate_up) ==
+        root + " holds " + expert(0, "w1") + " and " + fused + ", which are the same parameter");
+  const std::string bare = expert(0, "w1").substr(6);
+  CHECK(with(bare, gate_up[0].chunk(2)[0]) ==
+        root + " holds " + bare + " and " + expert(0, "w1") + ", which are the same parameter");
 }
 
 TEST_CASE("a folder without weights starts from random ones") {

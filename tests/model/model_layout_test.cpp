@@ -1,6 +1,7 @@
 #include "model/hf/model_layout.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "base/files/regular_file.h"
 #include "base/tensor_slice.h"
 #include "model/hf/safetensors_writer.h"
+#include "tests/model/stacked_family.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::model::model_layout_test {
@@ -47,9 +49,9 @@ TEST_CASE("a model that fits into one file has no index") {
   CHECK(layout.index.empty());
   CHECK(layout.bytes() == layout.files[0].layout.size);
   const int64_t begin = std::ssize(layout.files[0].layout.header);
-  CHECK(layout.locations.at("embedding.weight").offset == begin);
-  CHECK(layout.locations.at("layers.0.attention.q.weight").offset == begin + 40);
-  CHECK(layout.locations.at("head.norm.weight").offset == begin + 56);
+  CHECK(layout.locations.at("embedding.weight").front().offset == begin);
+  CHECK(layout.locations.at("layers.0.attention.q.weight").front().offset == begin + 40);
+  CHECK(layout.locations.at("head.norm.weight").front().offset == begin + 56);
   CHECK(layout.files[0].tensors[1].name == "model.layers.0.self_attn.q_proj.weight");
 }
 
@@ -57,8 +59,8 @@ TEST_CASE("shards end before they grow beyond the limit, and the index names the
   const ModelLayout layout = plan_model(llama(), torch::kFloat32, kParameters, 40);
   REQUIRE(layout.files.size() == 2);
   CHECK(layout.files[0].name == "model-00001-of-00002.safetensors");
-  CHECK(layout.locations.at("head.norm.weight").file == 1);
-  CHECK(layout.locations.at("head.norm.weight").offset ==
+  CHECK(layout.locations.at("head.norm.weight").front().file == 1);
+  CHECK(layout.locations.at("head.norm.weight").front().offset ==
         std::ssize(layout.files[1].layout.header) + 16);
   const auto index = nlohmann::json::parse(layout.index);
   CHECK(index["metadata"]["total_size"] == 64);
@@ -66,6 +68,30 @@ TEST_CASE("shards end before they grow beyond the limit, and the index names the
   CHECK(index["weight_map"].size() == 3);
   CHECK(layout.bytes() ==
         layout.files[0].layout.size + layout.files[1].layout.size + std::ssize(layout.index));
+}
+
+TEST_CASE("a stacked parameter has one location for each stored tensor, in several files") {
+  const std::string gate_up = "layers.0.mlp.experts.gate_up";
+  const std::vector<PlannedTensor> parameters = {{gate_up, {3, 4, 2}}, {"head.norm.weight", {2}}};
+  const ModelLayout layout = plan_model(stacked_family(), torch::kFloat32, parameters, 50);
+  REQUIRE(layout.files.size() == 3);
+  CHECK(layout.num_tensors() == 7);
+  const auto& locations = layout.locations.at(gate_up);
+  REQUIRE(locations.size() == 6);
+  for (size_t i = 0; i < 6; ++i) {
+    const auto& [file, offset, tensor] = locations[i];
+    CHECK(file == i / 3);
+    CHECK(offset ==
+          std::ssize(layout.files[file].layout.header) + static_cast<int64_t>(i % 3) * 16);
+    CHECK(tensor.name == fmt::format("model.layers.0.block_sparse_moe.experts.{}.w{}.weight", i / 2,
+                                     i % 2 == 0 ? 1 : 3));
+    CHECK(tensor.shape == std::vector<int64_t>{2, 2});
+  }
+  const auto index = nlohmann::json::parse(layout.index);
+  CHECK(index["metadata"]["total_size"] == 104);
+  CHECK(index["weight_map"].size() == 7);
+  CHECK(index["weight_map"]["model.layers.0.block_sparse_moe.experts.1.w3.weight"] ==
+        "model-00002-of-00003.safetensors");
 }
 
 TEST_CASE("descriptions take over the dtype, and name what is wrong") {

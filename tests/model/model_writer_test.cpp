@@ -3,11 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_source.h"
 #include "tests/model/materialize.h"
+#include "tests/model/stacked_family.h"
 #include "tests/support/temp_folder.h"
 
 namespace zeroth::model::model_writer_test {
@@ -115,6 +117,34 @@ TEST_CASE("two writers, as on two ranks, write one model") {
     const Parameters again = load(wanted.output);
     CHECK(again.size() == parameters.size());
     for (const auto& [key, tensor] : parameters) CHECK(torch::equal(again.at(key), tensor));
+  }
+}
+
+TEST_CASE("a stacked parameter is written as its entries' tensors, in one file or several") {
+  const Parameters parameters = {{"layers.0.mlp.experts.gate_up", torch::randn({3, 4, 5})},
+                                 {"layers.0.mlp.experts.down", torch::randn({3, 5, 2})},
+                                 {"layers.0.attention.q_norm.weight", torch::randn({5, 3}).t()},
+                                 {"head.norm.weight", torch::randn({5})}};
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : parameters) names.insert(name);
+  const Family family = stacked_family();
+  for (const int64_t shard_bytes : {int64_t{1} << 30, int64_t{100}}) {
+    const TempFolder directory;
+    WriterOptions wanted = options("llama", directory.path() / "out");
+    wanted.family = &family;
+    wanted.max_shard_bytes = shard_bytes;
+    save(wanted, parameters);
+    const SafetensorsDirectory files(wanted.output);
+    CHECK(files.entries().size() == 6 + 3 + 3 + 1);
+    CHECK(files.entries().contains("model.layers.0.block_sparse_moe.experts.2.w3.weight"));
+    CheckpointSource source(wanted.output, wanted.spec, family, names);
+    for (const auto& [name, tensor] : parameters) {
+      const std::vector<int64_t> shape = tensor.sizes().vec();
+      source.check(name, shape);
+      const torch::Tensor read = torch::empty({tensor.numel()});
+      source.read({name, TensorSlice::full(shape)}, read);
+      CHECK(torch::equal(read.view(shape), tensor));
+    }
   }
 }
 

@@ -21,6 +21,16 @@ struct NamePair {
   std::string_view stored;
 };
 
+// A StackedName is a stored tensor that holds a part of one entry of a parameter: of an expert or a
+// head, which are the indices of dimension 0. The first '#' of `stored` is the layer's index, the
+// second one the entry's. An entry's rows are divided into `parts` equal parts. Both names are full
+// names. The parameter has a NamePair, too, for files that hold it as one tensor.
+struct StackedName {
+  std::string_view canonical;   // "layers.#.mlp.experts.gate_up", a parameter [E, 2I, h]
+  std::string_view stored;      // "layers.#.mlp.experts.#.up_proj.weight", [I, h]
+  int64_t part = 0, parts = 1;  // part 1 of 2
+};
+
 // The dropouts that a family has, as ModelSpec names them.
 struct FamilyDropouts {
   bool attention = true, residual = false, embedding = false;
@@ -36,9 +46,8 @@ struct Family {
   // Reads what families do not share (read_model_spec() reads the rest); adds errors to the reader.
   void (*read)(ConfigReader& config, ModelSpec& spec);
   std::span<const NamePair> names = {};  // those that differ from llama_names(), which follow
-  // If the names depend on the spec: returns what is used in place of `names`.
-  std::span<const NamePair> (*names_of)(const ModelSpec& spec) = nullptr;
   std::string_view head = "lm_head.";  // stored name of the head
+  std::span<const StackedName> stacked = {};  // every part of each parameter that has some
   std::string_view prefix = "model.";  // of stored names; files of the bare base model lack it
   // Ends of names of buffers that older files contain, and which are no parameters.
   std::span<const std::string_view> buffers = rotary_buffers();
