@@ -17,6 +17,7 @@
 #include "data/samples/dataset.h"
 #include "model/hf/adapter_files.h"
 #include "model/hf/auxiliary_files.h"
+#include "model/hf/checkpoint_source.h"
 #include "model/hf/model_directory.h"
 #include "trainer/output.h"
 #include "trainer/run_adapter.h"
@@ -175,6 +176,8 @@ CheckedInputs check_inputs(StartPoint start, int64_t world_size) {
     resolve_model_path(flags.model, inputs.notes);
     inputs.spec = model::read_model_spec(flags.model);
     note_unknown_keys(inputs.spec.unknown_keys, inputs.notes);
+    for (const std::string& line : model::untrained_tensors(flags.model, inputs.spec))
+      note(inputs.notes, "--model", "{}", line);
     inputs.facts.vocab_size = inputs.spec.vocab_size;
     inputs.facts.seq_len = choose_seq_len(flags, inputs.spec, inputs.facts.version, inputs.notes);
   });

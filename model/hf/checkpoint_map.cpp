@@ -9,7 +9,12 @@
 namespace zeroth::model {
 namespace {
 
-constexpr std::string_view kLmHead = "lm_head.weight";
+constexpr std::string_view kHead = "head.";
+constexpr std::string_view kHeadParameters[] = {"weight", "bias"};
+
+std::string join(std::string_view start, std::string_view end) {
+  return std::string(start) += end;
+}
 
 // The indices at the '#' of a pattern, and what follows the pattern.
 struct Match {
@@ -70,10 +75,11 @@ std::vector<int64_t> part_shape(const PlannedTensor& parameter, int64_t parts) {
 }  // namespace
 
 std::string stored_name(const Family& family, const std::string& canonical) {
-  if (canonical == "head.weight") return std::string(kLmHead);
+  for (const std::string_view parameter : kHeadParameters)
+    if (canonical == join(kHead, parameter)) return join(family.head, parameter);
   for (const NamePair& pair : family.names) {
     const auto name = rewrite(canonical, pair.canonical, pair.stored);
-    if (name) return std::string(family.prefix) + *name;
+    if (name) return join(family.prefix, *name);
   }
   ZEROTH_CHECK(false, "no {} checkpoint holds a parameter {}", family.model_type, canonical);
   return {};
@@ -94,7 +100,7 @@ std::vector<PlannedTensor> stored_tensors(const Family& family, const PlannedTen
     int32_t& entry = found->indices.back();
     for (; entry < parameter.shape[0]; ++entry) {
       tensors[static_cast<size_t>(entry * name.parts + name.part)] = {
-          std::string(family.prefix) + fill(name.stored, *found), shape};
+          join(family.prefix, fill(name.stored, *found)), shape};
     }
   }
   if (!tensors.empty()) return tensors;
@@ -112,7 +118,8 @@ std::optional<StoredPiece> stored_piece(const Family& family, const std::string&
 }
 
 std::optional<std::string> canonical_name(const Family& family, const std::string& stored) {
-  if (stored == kLmHead) return "head.weight";
+  for (const std::string_view parameter : kHeadParameters)
+    if (stored == join(family.head, parameter)) return join(kHead, parameter);
   for (const NamePair& pair : family.names) {
     const auto canonical = rewrite(without_prefix(family, stored), pair.stored, pair.canonical);
     if (canonical) return canonical;
@@ -122,6 +129,16 @@ std::optional<std::string> canonical_name(const Family& family, const std::strin
 
 std::optional<std::string> canonical_name(const ModelSpec& spec, const std::string& stored) {
   return canonical_name(family_of(spec), stored);
+}
+
+std::optional<std::string> skipped_prefix(const Family& family, int64_t num_layers,
+                                          const std::string& stored) {
+  for (const std::string_view prefix : family.skipped_prefixes)
+    if (stored.starts_with(prefix)) return std::string(prefix);
+  if (!family.skips_later_layers) return std::nullopt;
+  const auto layer = match(without_prefix(family, stored), "layers.#.");
+  if (!layer || layer->indices.front() < num_layers) return std::nullopt;
+  return stored.substr(0, stored.size() - layer->rest.size());
 }
 
 bool is_ignored_buffer(const Family& family, const std::string& stored) {

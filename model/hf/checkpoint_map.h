@@ -44,6 +44,11 @@ std::optional<StoredPiece> stored_piece(const Family& family, const std::string&
 std::optional<std::string> canonical_name(const Family& family, const std::string& stored);
 std::optional<std::string> canonical_name(const ModelSpec& spec, const std::string& stored);
 
+// Returns what the name of a tensor that transformers skips begins with, and many others' do
+// ("model.layers.61.", "mtp."); nullopt for all other tensors.
+std::optional<std::string> skipped_prefix(const Family& family, int64_t num_layers,
+                                          const std::string& stored);
+
 // Returns whether the name is that of a buffer which older files contain and which is no parameter:
 // GPT-2's causal masks, Llama's rotary frequencies.
 bool is_ignored_buffer(const Family& family, const std::string& stored);

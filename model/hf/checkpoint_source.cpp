@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text/printable.h"
+#include "base/text/units.h"
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/model_layout.h"
@@ -132,6 +133,7 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const
 void CheckpointSource::add(const std::string& stored, const SafetensorsDirectory::FileTensor& entry,
                            const std::set<std::string>& parameters) {
   if (is_ignored_buffer(family_, stored)) return;
+  if (skipped_prefix(family_, spec_.num_layers, stored)) return;
   const auto piece = stored_piece(family_, stored);
   const auto name = piece ? piece->canonical : canonical_name(family_, stored);
   if (!name || !parameters.contains(parameter_of(spec_, *name))) refuse({stored, entry});
@@ -198,6 +200,27 @@ void CheckpointSource::read(const ParamSlice& part, torch::Tensor out) {
     if (from >= to) continue;
     stored.read({part.name, slice, from - begin}, out.narrow(0, from - part.first, to - from));
   }
+}
+
+std::vector<std::string> untrained_tensors(const std::filesystem::path& directory,
+                                           const ModelSpec& spec, const Family& family) {
+  const bool skips = family.skips_later_layers || !family.skipped_prefixes.empty();
+  if (!skips || !has_weights(directory)) return {};
+  std::map<std::string, int64_t> skipped;  // by prefix
+  const SafetensorsDirectory files(directory);
+  for (const auto& [stored, entry] : files.entries())
+    if (const auto prefix = skipped_prefix(family, spec.num_layers, stored)) ++skipped[*prefix];
+  std::vector<std::string> counts;
+  for (const auto& [prefix, count] : skipped)
+    counts.push_back(fmt::format("{} {}*", pluralize(count, "tensor"), prefix));
+  if (counts.empty()) return {};
+  return {fmt::format("skipped, as in transformers, and neither trained nor saved: {}",
+                      fmt::join(counts, ", "))};
+}
+
+std::vector<std::string> untrained_tensors(const std::filesystem::path& directory,
+                                           const ModelSpec& spec) {
+  return untrained_tensors(directory, spec, family_of(spec));
 }
 
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& directory,

@@ -65,6 +65,13 @@ class CheckpointSource : public WeightSource {
   std::map<std::string, Pieces> found_;  // by canonical name
 };
 
+// Returns lines about the tensors of the directory's files that are no parameters of the model but
+// may have a use: one line about those that transformers skips. Buffers have none.
+std::vector<std::string> untrained_tensors(const std::filesystem::path& directory,
+                                           const ModelSpec& spec, const Family& family);
+std::vector<std::string> untrained_tensors(const std::filesystem::path& directory,
+                                           const ModelSpec& spec);
+
 // Returns the directory's weights, or random ones seeded with `seed` when it holds none. Weights
 // that the spec quantizes are rounded to `dtype` before; see nf4_source.h.
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& directory,

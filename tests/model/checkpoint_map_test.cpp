@@ -94,6 +94,31 @@ TEST_CASE("a stacked parameter has a name of its own, and is saved as its entrie
   CHECK_THROWS_AS(stored_tensors(family, {gate_up, {2, 5, 5}}), InternalError);  // no two halves
 }
 
+TEST_CASE("a family names its head, which has no prefix") {
+  const Family family = stacked_family();
+  for (const std::string parameter : {"weight", "bias"}) {
+    CHECK(stored_name(family, "head." + parameter) == "embed_out." + parameter);
+    CHECK(canonical_name(family, "embed_out." + parameter) == "head." + parameter);
+    CHECK(canonical_name(*find_family("llama"), "lm_head." + parameter) == "head." + parameter);
+    CHECK_FALSE(canonical_name(family, "model.embed_out." + parameter));
+    CHECK_FALSE(canonical_name(family, "lm_head." + parameter));
+  }
+  CHECK_FALSE(canonical_name(family, "embed_out.norm.weight"));
+}
+
+TEST_CASE("tensors of later layers and with a family's prefixes are skipped") {
+  const Family family = stacked_family();
+  CHECK(skipped_prefix(family, 4, "model.layers.4.mlp.up.weight") == "model.layers.4.");
+  CHECK(skipped_prefix(family, 4, "layers.61.eh_proj.weight") == "layers.61.");
+  CHECK(skipped_prefix(family, 4, "mtp.layers.0.mlp.up.weight") == "mtp.");
+  for (const char* name : {"model.layers.3.mlp.up.weight", "model.mtp.weight", "mtps.weight",
+                           "model.layers.x.weight", "layer.7.weight", "model.layers.7"}) {
+    CHECK_FALSE(skipped_prefix(family, 4, name));
+  }
+  CHECK_FALSE(skipped_prefix(*find_family("llama"), 4, "model.layers.4.mlp.up.weight"));
+  CHECK_FALSE(skipped_prefix(*find_family("llama"), 4, "mtp.norm.weight"));
+}
+
 TEST_CASE("only full names are pieces or stacked parameters") {
   const Family family = stacked_family();
   const std::string experts = "model.layers.0.block_sparse_moe.experts.";

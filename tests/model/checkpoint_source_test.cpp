@@ -337,6 +337,31 @@ TEST_CASE("missing, misshaped, superfluous and repeated pieces of a parameter ar
         root + " holds " + bare + " and " + expert(0, "w1") + ", which are the same parameter");
 }
 
+TEST_CASE("tensors that transformers skips are counted, and nothing else of the files is") {
+  const TempFolder directory;
+  const Family family = stacked_family();
+  Stored stored = unstacked(torch::randn({2, 4, 3}), torch::randn({2, 5}));
+  save(directory.path(), stored);
+  CHECK(untrained_tensors(directory.path(), llama(), family).empty());
+  stored["model.layers.2.self_attn.rotary_emb.inv_freq"] = torch::zeros({2});
+  stored["model.layers.2.eh_proj.weight"] = torch::zeros({2});
+  stored["model.layers.3.mlp.experts.gate_up_proj"] = torch::full({2}, std::nanf(""));
+  stored["mtp.norm.weight"] = torch::zeros({2});
+  save(directory.path(), stored);
+  CHECK_NOTHROW(stacked_source(directory.path()).check(kGateUp, {2, 4, 3}));
+  CHECK(untrained_tensors(directory.path(), llama(), family) ==
+        std::vector<std::string>{"skipped, as in transformers, and neither trained nor saved: 2 "
+                                 "tensors model.layers.2.*, 1 tensor model.layers.3.*, 1 tensor "
+                                 "mtp.*"});
+  CHECK(untrained_tensors(directory.path(), llama()).empty());
+  CHECK(untrained_tensors(directory / "nothing", llama()).empty());
+  stored["model.layers.1.eh_proj.weight"] = torch::zeros({2});
+  save(directory.path(), stored);
+  CHECK_THROWS_WITH_AS(
+      stacked_source(directory.path()),
+      doctest::Contains("holds tensor model.layers.1.eh_proj.weight, which a llama model"), Error);
+}
+
 TEST_CASE("a folder without weights starts from random ones") {
   const TempFolder directory;
   ModelSpec spec = llama();

@@ -49,6 +49,11 @@ struct Family {
   std::string_view head = "lm_head.";  // stored name of the head
   std::span<const StackedName> stacked = {};  // every part of each parameter that has some
   std::string_view prefix = "model.";  // of stored names; files of the bare base model lack it
+  std::string_view head = "lm_head.";  // of stored names, before "weight" and "bias"
+  // Tensors that transformers skips as it loads files, such as those for the prediction of several
+  // tokens: of layers beyond num_hidden_layers, and with these prefixes.
+  bool skips_later_layers = false;
+  std::span<const std::string_view> skipped_prefixes = {};
   // Ends of names of buffers that older files contain, and which are no parameters.
   std::span<const std::string_view> buffers = rotary_buffers();
   std::span<const std::string_view> lora_targets = {};  // what peft adapts by default
