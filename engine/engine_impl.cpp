@@ -55,6 +55,7 @@ Engine::Impl::Impl(model::Blocks blocks, const configs::Config& config,
       saved_inputs_(make_saved_inputs(blocks_.size() * static_cast<size_t>(schedule_.max_in_flight),
                                       config_.recompute, mesh_->device())),
       runner_(blocks_, *strategy_.params, *strategy_.grads),
+      expert_loads_(blocks_, *mesh_),
       profiler_(config_, *mesh_),
       checkpointer_(*mesh_, {sharded_state(), config_, strategy_.description, options.saved_model}),
       saves_beside_(options.saves_beside_training),
@@ -70,6 +71,7 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   StepStats stats;
   profiler_.begin(steps_, std::exchange(traces_next_step_, false));
   strategy_.grads->reset();  // also after a step that threw
+  expert_loads_.begin_step();
   const OffloadTimes offload_before = offload_times();
   const double waited_before = pipe_waited_seconds();
   StepBatches step(data, config_.batch.accumulation_steps, mesh_->device());
@@ -87,10 +89,12 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
                                     .unused = unused},
                           .counts = reports_batch(*mesh_) ? step.counts() : TokenCounts(),
                           .pipe_idle = own_idle(pipe_waited_seconds() - waited_before)};
-  const torch::Tensor totals = pack_totals(loss, squares, own);
+  const torch::Tensor &aux_losses = expert_loads_.losses(), &counts = expert_loads_.counts();
+  const torch::Tensor totals =
+      pack_totals({loss + aux_losses[0], squares, aux_losses[1], counts}, own);
   mesh_->world().all_reduce(totals, comm::ReduceOp::kSum, "loss and norm of the step").wait();
   profiler_.end_phase(StepPhase::kReduce, pipe_waited_seconds() - waited_until_reduce);
-  const StepTotals sums = unpack_totals(totals);
+  const StepTotals sums = unpack_totals(totals, counts.numel());
   if (sums.counts.num_label_tokens == 0) throw_no_label_tokens(step, steps_ + 1, *mesh_);
   if (sums.flags.unused > 0) throw_unused_parameter(plan_, *strategy_.grads, steps_ + 1, *mesh_);
 
@@ -98,6 +102,8 @@ StepStats Engine::Impl::train_batch(DataLoader& data) {
   const double grad_factor = strategy_.factors.after / scaler_.scale() * normalization;
   stats.step = ++steps_;
   stats.loss = sums.loss * normalization;
+  stats.aux_loss = sums.aux_loss * normalization;
+  stats.expert_tokens = expert_loads_.by_block(sums.expert_counts);
   stats.grad_norm = std::sqrt(sums.squares) * grad_factor;
   stats.tokens = sums.counts.tokens;
   stats.num_label_tokens = sums.counts.num_label_tokens;
@@ -183,6 +189,11 @@ torch::Tensor Engine::Impl::run_forward(const PipeOp& op, MicroBatchInFlight& cu
   current.x = link_.receive_input(op, std::move(current.x));
   torch::Tensor y = runner_.forward(schedule_.chunks[op.chunk], std::move(current.x), current.batch,
                                     current.tape);
+  if (op.chunk + 1 == schedule_.chunks.size()) {
+    const int64_t labels = reports_batch(*mesh_) ? count_label_tokens(current.batch) : 0;
+    expert_loads_.finish_forward(current.batch,
+                                 static_cast<double>(labels) / current.batch.loss_normalizer);
+  }
   if (schedule_.computes_loss(op.chunk)) {
     current.dy = current.batch.loss_gradient;
     return y.to(torch::kDouble);
@@ -246,6 +257,7 @@ torch::Tensor Engine::Impl::run_micro_batches(StepBatches& step) try {
 }
 
 void Engine::Impl::prepare(model::MicroBatch& batch) const {
+  expert_loads_.prepare(batch);
   batch.loss_normalizer = normalizer_->divisor(count_label_tokens(batch));
   batch.grad_scale = scaler_.scale() * strategy_.factors.before;
   batch.loss_gradient =

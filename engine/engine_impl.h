@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/state/checkpointer.h"
 #include "engine/step/block_runner.h"
+#include "engine/step/expert_loads.h"
 #include "engine/step/partition.h"
 #include "engine/step/pipe_link.h"
 #include "engine/step/schedule.h"
@@ -102,6 +103,7 @@ class Engine::Impl {
   PipeLink link_;
   std::shared_ptr<SavedInputs> saved_inputs_;
   BlockRunner runner_;
+  ExpertLoads expert_loads_;
   std::optional<LossNormalizer> normalizer_;  // set in the first step
   bool batches_verified_ = false;             // since the start, or since a checkpoint was loaded
   StepProfiler profiler_;

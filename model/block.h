@@ -61,6 +61,10 @@ class Block : public torch::nn::Module {
   // buffer is either equal on all ranks, or it is a slice too and is listed among the splits.
   virtual std::optional<Splits> splits() const { return std::nullopt; }
 
+  // Returns the number of the block's experts, of which its router counts the tokens in
+  // batch.router_sums; 0 without a router.
+  virtual int64_t num_experts() const { return 0; }
+
   const std::string& label() const { return label_; }
 
  private:

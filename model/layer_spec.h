@@ -52,6 +52,7 @@ struct RopeSpec {
   double beta_fast = 32;
   double beta_slow = 1;
   bool truncate = true;  // the blend's ends are integer frequency indices
+  double mscale_all_dim = 0;
   // Read by kLongRope: divisors of the frequencies, half as many as dimensions that rotate, in
   // sequences up to the original context and in longer ones.
   std::vector<double> short_factors = {};
@@ -66,13 +67,24 @@ struct QueryScale {
   int64_t offset = 0;
 };
 
+// Latent attention (DeepSeek): keys and values of all heads are products of one short vector,
+// beside a part of the keys that rotates and that all heads share; so are the queries, if q_rank is
+// set.
+struct LatentSpec {
+  int64_t q_rank = 0;
+  int64_t kv_rank = 0;
+  int64_t nope_dim = 0, rope_dim = 0;  // of each head's q and k: what does not rotate, and does
+  int64_t v_dim = 0;
+};
+
 enum class RouterScore { kSoftmax, kSigmoid };
 
 // How a token's experts are chosen and weighted.
 struct RouterSpec {
   RouterScore score = RouterScore::kSoftmax;
-  bool bias = false;             // of the logits
-  bool correction_bias = false;  // added to the scores for the choice alone, and not trained
+  bool bias = false;               // of the logits
+  bool correction_bias = false;    // added to the scores for the choice alone, and not trained
+  bool correction_in_row = false;  // files hold that as [1, experts]
   // The experts are in so many neighboring groups, of which the best are kept: by their two best
   // experts, or by their best one.
   int64_t groups = 1, kept_groups = 1;
@@ -108,6 +120,7 @@ struct LayerSpec {
   LayerRope rope = LayerRope::kGlobal;            // ModelSpec::rope or local_rope
   std::optional<double> score_scale = {};         // of q k^T; unset: 1 / sqrt(head_dim)
   bool scales_queries = false;                    // by ModelSpec::query_scale
+  bool qk_norm = true;                            // ModelSpec::qk_norm applies
   bool experts = false;                           // ModelSpec::experts in place of an MLP
   std::optional<int64_t> intermediate_size = {};  // of the MLP; unset: ModelSpec's
 

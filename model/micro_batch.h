@@ -2,17 +2,34 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "device/tensor.h"
-#include "model/router_sums.h"
 
 namespace zeroth::model {
 
 // Target that is not trained: it adds neither loss nor gradient and is not counted. It is PyTorch's
 // `ignore_index`.
 inline constexpr int64_t kIgnoreIndex = -100;
+
+// RouterSums is what the routers of a chain's blocks count of one micro-batch in training. A block
+// that runs again (recompute) assigns the same values.
+struct RouterSums {
+  struct Layer {
+    torch::Tensor counts;  // [experts] int64: tokens of this rank that chose each expert
+    torch::Tensor scores;  // [experts] fp32: sums over its tokens of their scores
+    int64_t tokens = 0;
+    double aux_loss_coef = 0;  // of the load balancing loss; 0: none
+  };
+  std::map<std::string, Layer> layers;  // by the labels of blocks
+
+  // [experts] fp32: the gradient of each token's scores from the load balancing loss; undefined
+  // without one. The engine assigns it between forward and backward.
+  torch::Tensor score_gradient;
+};
 
 struct MicroBatch {
   torch::Tensor tokens;   // [batch, seq] int64

@@ -38,7 +38,15 @@ double active_weights(const ModelSpec& spec, int64_t index) {
                                   experts.shared_intermediate_size) +
           static_cast<double>(experts.num_experts) + (experts.shared_gate ? 1 : 0);
   }
-  return hidden * (2 * queries + 2 * keys + mlp);
+  if (!spec.latent) return hidden * (2 * queries + 2 * keys + mlp);
+  const LatentSpec& latent = *spec.latent;
+  const auto q_rank = static_cast<double>(latent.q_rank),
+             kv_rank = static_cast<double>(latent.kv_rank);
+  const auto values = static_cast<double>(spec.num_heads * latent.v_dim);
+  const double q = q_rank > 0 ? q_rank * (hidden + queries) : hidden * queries;
+  const auto shared = static_cast<double>(latent.rope_dim);
+  const auto kept = static_cast<double>(spec.num_heads * latent.nope_dim);
+  return q + hidden * (kv_rank + shared) + kv_rank * (kept + values) + hidden * (values + mlp);
 }
 
 }  // namespace
@@ -66,7 +74,8 @@ void override_dropout(ModelSpec& spec, double p) {
 }
 
 std::vector<double> block_flops_per_token(const ModelSpec& spec, int64_t seq) {
-  const auto channels = static_cast<double>(spec.num_heads * spec.head_dim);
+  const int64_t v_dim = spec.latent ? spec.latent->v_dim : spec.head_dim;
+  const double channels = static_cast<double>(spec.num_heads * (spec.head_dim + v_dim)) / 2;
   std::vector<double> flops = {0};  // the embedding is no product
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     const LayerSpec& own = spec.layer(layer);

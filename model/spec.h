@@ -53,6 +53,7 @@ struct ModelSpec {
   double score_softcap = 0;  // CausalAttention::softcap
   bool sinks = false;        // CausalAttention::sinks
   std::optional<QueryScale> query_scale = {};
+  std::optional<LatentSpec> latent = {};
 
   Activation activation = Activation::kSilu;
   bool gated_mlp = true;  // down(act(gate(x)) * up(x)); else down(act(up(x)))

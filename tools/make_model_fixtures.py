@@ -46,6 +46,10 @@ YARN = dict(factor=4.0, original_max_position_embeddings=32, beta_fast=4.0)
 LONGROPE = dict(
     original_max_position_embeddings=16, short_factor=[1.0] * 4, long_factor=[1.0, 1.5, 3.0, 7.5], rope_theta=20.0)
 LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+MOE = dict(num_experts_per_tok=2, intermediate_size=12)
+LATENT = {key: value for key, value in ROTARY.items() if key != "num_key_value_heads"} | MOE | dict(
+    kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, n_routed_experts=8, n_shared_experts=1,
+    moe_intermediate_size=12, n_group=4, topk_group=2, first_k_dense_replace=1)
 PADDING = 37  # the token that begins every 64th sample of tests/equivalence, and occurs in many
 VARIANTS = {
     "llama": ("llama", ROTARY),
@@ -125,6 +129,32 @@ VARIANTS = {
     "hunyuan_v1_dense": ("hunyuan_v1_dense", ROTARY | dict(
         head_dim=8, pad_token_id=None,
         rope_parameters={"rope_type": "dynamic", "rope_theta": 500.0, "factor": 1.0, "alpha": 50.0})),
+    "stablelm_12b": ("stablelm", LAYER_NORM | dict(
+        partial_rotary_factor=0.5, qk_layernorm=True, use_parallel_residual=True)),
+    "granite4": ("granitemoehybrid", ROTARY | dict(
+        num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=24, position_embedding_type="rope",
+        layer_types=["full_attention"] * 2, mamba_n_heads=2, mamba_d_head=16, attention_multiplier=0.3)),
+    "mixtral": ("mixtral", ROTARY | MOE | dict(num_local_experts=4)),
+    "qwen2_moe": ("qwen2_moe", ROTARY | MOE | dict(
+        num_experts=4, moe_intermediate_size=12, shared_expert_intermediate_size=20, mlp_only_layers=[1])),
+    "qwen3_moe": ("qwen3_moe", ROTARY | MOE | dict(num_experts=6, moe_intermediate_size=12, norm_topk_prob=True)),
+    "olmoe": ("olmoe", ROTARY | MOE | dict(num_experts=4, clip_qkv=0.5, pad_token_id=None)),
+    "granitemoe": ("granitemoe", ROTARY | MOE | dict(num_local_experts=4, residual_multiplier=0.5)),
+    "gpt_oss": ("gpt_oss", ROTARY | MOE | dict(
+        head_dim=8, num_local_experts=4, sliding_window=7,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, **YARN, "truncate": False})),
+    "glm4_moe": ("glm4_moe", ROTARY | MOE | dict(
+        head_dim=8, n_routed_experts=8, n_group=4, topk_group=2, moe_intermediate_size=12, routed_scaling_factor=1.5,
+        use_qk_norm=True, attention_bias=True)),
+    "ernie4_5_moe": ("ernie4_5_moe", ROTARY | dict(
+        moe_num_experts=4, moe_k=2, moe_intermediate_size=12, moe_num_shared_experts=1, pad_token_id=None)),
+    "llama4_text": ("llama4_text", ROTARY | dict(
+        head_dim=8, intermediate_size=12, num_local_experts=4, num_experts_per_tok=1, moe_layers=[1], intermediate_size_mlp=24,
+        no_rope_layers=[1, 0], attention_chunk_size=10, floor_scale=4)),
+    "deepseek_v2": ("deepseek_v2", LATENT | dict(
+        topk_method="group_limited_greedy", q_lora_rank=None, routed_scaling_factor=2.0)),
+    "deepseek_v3": ("deepseek_v3", LATENT | dict(
+        q_lora_rank=8, rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, **YARN, "mscale": 1.0, "mscale_all_dim": 1.0})),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])
@@ -145,6 +175,14 @@ def scatter_norms(model):
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.3 * torch.randn_like(parameter))
+
+
+def scatter_corrections(model):
+    """Correction biases of routers away from 0, where they are buffers."""
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.add_(0.1 * torch.randn_like(buffer))
 
 
 def fill_padding(model):
@@ -250,6 +288,7 @@ def main():
         values = {key: value for key, value in values.items() if key != "attn_implementation"}
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **values)).eval()
         scatter_norms(model)
+        scatter_corrections(model)
         fill_padding(model)
         folder = OUT / name
         save(name, model, folder)

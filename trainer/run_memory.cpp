@@ -50,6 +50,24 @@ struct ProbedChain {
   std::vector<double> block_times;
 };
 
+// The layers of a model that need different memory or time.
+struct LayerKinds {
+  std::vector<model::LayerSpec> kinds;
+  std::vector<size_t> of_layer;  // [layer]: its kind
+};
+
+LayerKinds layer_kinds(const model::ModelSpec& spec) {
+  LayerKinds found;
+  for (int64_t index = 0; index < spec.num_layers; ++index) {
+    model::LayerSpec layer = spec.layer(index);
+    layer.score_scale = spec.score_scale(0);  // costs nothing
+    const auto same = std::ranges::find(found.kinds, layer);
+    found.of_layer.push_back(static_cast<size_t>(same - found.kinds.begin()));
+    if (same == found.kinds.end()) found.kinds.push_back(layer);
+  }
+  return found;
+}
+
 // `length`: of the row to run.
 ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
   const engine::ProbeOptions options = {.length = length,
@@ -58,10 +76,11 @@ ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
                                         .trains = plan.trains(),
                                         .times = plan.config.pipeline.is_on()};
   const auto tensor_parallel = engine::fake_tensor_parallel(plan.config);
-  const auto probe = [&](int64_t vocab_size, int64_t num_layers) {
+  const auto probe = [&](int64_t vocab_size, const std::vector<model::LayerSpec>& layers) {
     model::ModelSpec spec = plan.spec;
     spec.vocab_size = vocab_size;
-    spec.num_layers = num_layers;
+    spec.num_layers = std::ssize(layers);
+    spec.layers = layers;
     return engine::probe_blocks(build_blocks(plan, spec, tensor_parallel), options);
   };
   const int64_t vocabulary = plan.spec.vocab_size;
@@ -69,8 +88,9 @@ ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
   const int64_t ranks = engine::grid_shape(plan.config, plan.num_ranks)[comm::MeshDim::kTp];
   const auto even = [ranks](int64_t size) { return (size + ranks - 1) / ranks * ranks; };
   const int64_t large = even(std::min(vocabulary, kProbeVocabulary)), small = even((large + 1) / 2);
-  const auto large_probe = probe(large, 1);
-  const auto small_probe = probe(small, 0);
+  const LayerKinds kinds = layer_kinds(plan.spec);
+  const auto large_probe = probe(large, {kinds.kinds.front()});
+  const auto small_probe = probe(small, {});
   const auto steps = static_cast<double>(std::max<int64_t>(1, large - small));
   const auto above = static_cast<double>(vocabulary - small);
   engine::ChainBytes chain;
@@ -94,6 +114,15 @@ ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
   chain.chunk_tokens = model::default_chunk_rows(plan.device, options.dtype, own.max_local_size);
   std::vector<double> times(static_cast<size_t>(plan.spec.num_layers) + 2,
                             large_probe[1].seconds_per_token);
+  if (kinds.kinds.size() > 1) {
+    std::vector<engine::ProbedBlock> probes = {large_probe[1]};
+    for (size_t kind = 1; kind < kinds.kinds.size(); ++kind)
+      probes.push_back(probe(small, {kinds.kinds[kind]})[1]);
+    for (size_t layer = 0; layer < kinds.of_layer.size(); ++layer) {
+      chain.layers.push_back(probes[kinds.of_layer[layer]].bytes);
+      times[layer + 1] = probes[kinds.of_layer[layer]].seconds_per_token;
+    }
+  }
   times.front() = large_probe.front().seconds_per_token;
   const double few = small_probe.back().seconds_per_token,
                many = large_probe.back().seconds_per_token;

@@ -178,6 +178,10 @@ CheckedInputs check_inputs(StartPoint start, int64_t world_size) {
     note_unknown_keys(inputs.spec.unknown_keys, inputs.notes);
     for (const std::string& line : model::untrained_tensors(flags.model, inputs.spec))
       note(inputs.notes, "--model", "{}", line);
+    if (inputs.spec.score_softcap > 0)
+      note(inputs.notes, "--model",
+           "attn_logit_softcapping is applied to all scores, as transformers does with "
+           "attn_implementation \"eager\"; its default, \"sdpa\", leaves it out");
     inputs.facts.vocab_size = inputs.spec.vocab_size;
     inputs.facts.seq_len = choose_seq_len(flags, inputs.spec, inputs.facts.version, inputs.notes);
   });
@@ -195,6 +199,17 @@ Samples open_samples(CheckedInputs& inputs, PhaseProgress* phases) {
   if (!shows_info(inputs.document)) phases = nullptr;
   Datasets datasets = open_datasets(inputs.flags, inputs.facts, inputs.notes, phases);
   return count_steps(std::move(datasets), inputs, inputs.batch, drops, inputs.notes);
+}
+
+// Throws an Error if the model's loss needs what a pipeline cannot give in time.
+void check_experts(const ResolvedRun& run) {
+  if (!run.config.pipeline.is_on() || !run.spec.experts) return;
+  if (run.spec.experts->aux_loss_coef == 0 || run.flags.eval_only) return;
+  throw Error(
+      "config.json has output_router_logits, but the load balancing loss that it asks for needs "
+      "the loads of the experts of all {} stages of the pipeline before one of them runs backward: "
+      "set pipeline.stages (--pipeline-parallel) to 1, or output_router_logits to false",
+      run.config.pipeline.stages);
 }
 
 ResolvedRun resolve_run(CheckedInputs inputs, Samples samples, int64_t world_size,
@@ -218,6 +233,7 @@ ResolvedRun resolve_run(CheckedInputs inputs, Samples samples, int64_t world_siz
   run.rank_batch = resolved.rank_batch;
   for (auto& [key, origin] : run.origins) origin = run.flags.spellings.as_typed(origin);
   check_hf_requests(run);
+  check_experts(run);
   if (run.config.dropout) model::override_dropout(run.spec, *run.config.dropout);
   resolve_quantization(run);
   resolve_adapter(run);

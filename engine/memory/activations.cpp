@@ -31,6 +31,8 @@ class PeakTracker {
       : schedule_(schedule),
         blocks_(num_blocks, bytes_at(chain.middle, tokens)),
         handed_on_(blocks_.size() + 1) {
+    for (size_t i = 0; i < chain.layers.size(); ++i)
+      blocks_.at(i + 1) = bytes_at(chain.layers[i], tokens);
     blocks_.front() = bytes_at(chain.first, tokens);
     blocks_.back() = last_block_at(chain, tokens);
     Segment before;
@@ -126,7 +128,9 @@ int64_t activation_bytes(const ChainBytes& chain, const StepSchedule& schedule, 
 
 int64_t evaluation_bytes(const ChainBytes& chain, int64_t tokens) {
   const double first = chain.first.no_grad.at(tokens);
-  const double middle = chain.first.output.at(tokens) + chain.middle.no_grad.at(tokens);
+  double layer = chain.middle.no_grad.at(tokens);
+  for (const BlockBytes& other : chain.layers) layer = std::max(layer, other.no_grad.at(tokens));
+  const double middle = chain.first.output.at(tokens) + layer;
   const double last = chain.middle.output.at(tokens) + last_block_at(chain, tokens).no_grad;
   return static_cast<int64_t>(std::max({first, middle, last}));
 }

@@ -38,9 +38,11 @@ auto for_each_value(Function function, const BlockValues<T>&... of) {
       function(of.kept...),   function(of.backward...), function(of.freed...)};
 }
 
-// ChainBytes describes a chain whose blocks between the first and the last are alike.
+// ChainBytes describes a chain.
 struct ChainBytes {
   BlockBytes first, middle, last;
+  // Of each block between the first and the last; empty: all are like `middle`.
+  std::vector<BlockBytes> layers = {};
   // Additional bytes of the last block for the tokens that it processes at once, at most
   // `chunk_tokens`: logits and copies of them. With more tokens the block computes these chunk by
   // chunk, keeps none of them, and computes them again in backward.

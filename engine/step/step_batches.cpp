@@ -141,8 +141,7 @@ void throw_no_label_tokens(const StepBatches& batches, int64_t step, comm::Devic
               more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-torch::Tensor pack_totals(const torch::Tensor& loss, const torch::Tensor& squares,
-                          const StepTotals& own) {
+torch::Tensor pack_totals(const DeviceTotals& device, const StepTotals& own) {
   const auto& [tokens, num_label_tokens, num_label_micro_batches] = own.counts;
   const auto& [stop_requests, save_requests, writing, unused] = own.flags;
   std::vector<double> values;
@@ -151,19 +150,26 @@ torch::Tensor pack_totals(const torch::Tensor& loss, const torch::Tensor& square
     values.push_back(static_cast<double>(count));
   values.insert(values.end(), own.pipe_idle.begin(), own.pipe_idle.end());
   torch::Tensor known = torch::tensor(values, torch::kDouble);
-  if (!loss.is_cpu()) known = known.pin_memory().to(loss.device(), /*non_blocking=*/true);
-  return at::cat({at::stack({loss.to(torch::kDouble), squares.to(torch::kDouble)}), known});
+  if (!device.loss.is_cpu())
+    known = known.pin_memory().to(device.loss.device(), /*non_blocking=*/true);
+  const torch::Tensor sums =
+      at::stack({device.loss.to(torch::kDouble), device.squares.to(torch::kDouble),
+                 device.aux_loss.to(torch::kDouble)});
+  return at::cat({sums, known, device.expert_counts.to(torch::kDouble)});
 }
 
-StepTotals unpack_totals(const torch::Tensor& sums) {
+StepTotals unpack_totals(const torch::Tensor& sums, int64_t num_experts) {
   const torch::Tensor host = sums.to(torch::kCPU);
   const auto* values = host.const_data_ptr<double>();
   const auto count = [&](int index) { return std::llround(values[index]); };
+  const double* const experts = values + host.numel() - num_experts;
   return {.loss = values[0],
           .squares = values[1],
-          .flags = {count(2), count(3), count(4), count(5)},
-          .counts = {count(6), count(7), count(8)},
-          .pipe_idle = {values + 9, values + host.numel()}};
+          .aux_loss = values[2],
+          .flags = {count(3), count(4), count(5), count(6)},
+          .counts = {count(7), count(8), count(9)},
+          .pipe_idle = {values + 10, experts},
+          .expert_counts = {experts, experts + num_experts}};
 }
 
 }  // namespace zeroth::engine

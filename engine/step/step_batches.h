@@ -119,19 +119,27 @@ struct StepFlags {
 // StepTotals holds the values of one rank, or their sums over all. Loss and counts include only
 // ranks with reports_loss() and reports_batch().
 struct StepTotals {
-  double loss = 0;     // divided by LossNormalizer
-  double squares = 0;  // of the gradients' elements
+  double loss = 0;      // divided by LossNormalizer
+  double squares = 0;   // of the gradients' elements
+  double aux_loss = 0;  // load balancing loss, weighted as losses are
   StepFlags flags = {};
   TokenCounts counts;
-  std::vector<double> pipe_idle = {};  // as in StepStats, of one rank at its coordinate
+  std::vector<double> pipe_idle = {};      // as in StepStats, of one rank at its coordinate
+  std::vector<double> expert_counts = {};  // ExpertLoads::counts()
 };
 
-// Returns the totals as an fp64 tensor on the device of `loss` and `squares`, scalars that replace
-// `own`'s fields. The CPU does not wait for them.
-torch::Tensor pack_totals(const torch::Tensor& loss, const torch::Tensor& squares,
-                          const StepTotals& own);
+// DeviceTotals are those of the totals that are computed on a device.
+struct DeviceTotals {
+  torch::Tensor loss, squares, aux_loss;  // scalars
+  torch::Tensor expert_counts;            // [experts of all blocks]
+};
 
-// Returns the totals as numbers. Waits for a GPU.
-StepTotals unpack_totals(const torch::Tensor& sums);
+// Returns the totals as an fp64 tensor on the device of `device`, which replaces fields of `own`.
+// The CPU does not wait for it.
+torch::Tensor pack_totals(const DeviceTotals& device, const StepTotals& own);
+
+// Returns the totals as numbers, of which the last `num_experts` are counts of experts. Waits for a
+// GPU.
+StepTotals unpack_totals(const torch::Tensor& sums, int64_t num_experts);
 
 }  // namespace zeroth::engine

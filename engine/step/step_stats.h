@@ -68,7 +68,12 @@ using Timeline = std::vector<TimelineEvent>;  // of one rank
 
 struct StepStats {
   int64_t step = 0;  // 1 for the first
-  double loss = 0;   // the mean that Config::loss_mean names
+  // The mean that Config::loss_mean names, with the load balancing loss times its coefficient.
+  double loss = 0;
+  double aux_loss =
+      0;  // the load balancing loss, as the mean of the micro-batches' by label tokens
+  // [block with experts][expert]: tokens of the step over all ranks that chose it.
+  std::vector<std::vector<int64_t>> expert_tokens;
   // Global L2 norm before clipping, unscaled; not finite if the step was skipped.
   double grad_norm = 0;
   double lr = 0;  // rate of this update

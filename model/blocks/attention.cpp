@@ -98,16 +98,19 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
       tables_(std::move(tables)) {
   if (spec.learned_positions) layer_.rope = LayerRope::kNone;
   if (layer_.scales_queries) query_scale_ = spec.query_scale;
-  register_inputs(spec);
-  register_norms(spec);
-  if (spec.sinks) sinks_ = register_parameter("sinks", meta_parameter({queries_.heads}));
-  const int64_t q_size = spec.num_heads * spec.head_dim;
-  LinearShape shape{q_size, spec.hidden_size, spec.o_bias, weight_layout(spec), {},
-                    tp_,    spec.quantization};
-  if (tp_) {
-    shape.shard = {ParallelStyle::kRowwise, queries_.first * head_dim_, queries_.heads * head_dim_,
-                   q_size};
+  if (spec.latent) {
+    latent_ = register_module("latent", std::make_shared<LatentProjection>(spec, tp_));
+  } else {
+    register_inputs(spec);
+    register_norms(spec);
   }
+  if (spec.sinks) sinks_ = register_parameter("sinks", meta_parameter({queries_.heads}));
+  const int64_t v_dim = spec.latent ? spec.latent->v_dim : head_dim_;
+  const int64_t size = spec.num_heads * v_dim;
+  LinearShape shape{size, spec.hidden_size, spec.o_bias, weight_layout(spec), {},
+                    tp_,  spec.quantization};
+  if (tp_)
+    shape.shard = {ParallelStyle::kRowwise, queries_.first * v_dim, queries_.heads * v_dim, size};
   o_ = register_module("o", std::make_shared<Linear>(shape));
 }
 
@@ -159,7 +162,7 @@ void Attention::register_inputs(const ModelSpec& spec) {
 }
 
 void Attention::register_norms(const ModelSpec& spec) {
-  if (spec.qk_norm == QkNorm::kNone) return;
+  if (spec.qk_norm == QkNorm::kNone || !layer_.qk_norm) return;
   const NormSpec& norm = spec.qk_norm_spec;
   const auto add = [&](const char* name, const HeadRange& part, std::shared_ptr<Norm>& own,
                        std::shared_ptr<SplitNorm>& split) {
@@ -227,10 +230,6 @@ Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) co
   const std::vector<Tensor> parts =
       y.unflatten(2, {keys_.heads, group_size + 2}).split_with_sizes({group_size, 1, 1}, 3);
   return {parts[0].flatten(2, 3), parts[1].squeeze(3), parts[2].squeeze(3)};
-}
-
-Attention::Heads Attention::Heads::widened() const {
-  return {q.to(torch::kFloat), k.to(torch::kFloat), v.to(torch::kFloat)};
 }
 
 Tensor Attention::attend(const Heads& heads, const MicroBatch& batch) {
@@ -316,14 +315,10 @@ void Attention::normalize_all(Heads& heads) const {
   }
 }
 
-void Attention::rotate_heads(Heads& heads, const MicroBatch& batch, const Tensor& like) {
-  if (layer_.rope == LayerRope::kNone) return;
+RopeTable::Angles Attention::angles(const MicroBatch& batch, int64_t seq, const Tensor& like) {
   RopeTable& table = layer_.rope == LayerRope::kLocal ? tables_->local_rope : tables_->rope;
-  const RopeTable::Angles& angles = batch.positions.defined()
-                                        ? table.at(batch.positions, like)
-                                        : table.sequence(heads.q.size(1), like);
-  heads.q = rotate(heads.q, angles);
-  heads.k = rotate(heads.k, angles);
+  if (batch.positions.defined()) return table.at(batch.positions, like);
+  return table.sequence(seq, like);
 }
 
 Tensor Attention::scale_queries(const Tensor& q, const MicroBatch& batch) const {
@@ -338,6 +333,8 @@ Tensor Attention::scale_queries(const Tensor& q, const MicroBatch& batch) const 
 }
 
 Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
+  const int64_t seq = tp_ ? batch.tokens.size(1) : x.size(1);
+  if (latent_) return output(latent_->forward(x, angles(batch, seq, x), batch), batch);
   Heads heads = project(x, batch);
   if (normalizes_all_) normalize_all(heads);
   if (clip_) {
@@ -349,9 +346,17 @@ Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
   };
   const bool normalizes_each = q_norm_ && !normalizes_all_;
   if (normalizes_each && !norm_after_rope_) normalize_each();
-  rotate_heads(heads, batch, x);
+  if (layer_.rope != LayerRope::kNone) {
+    const RopeTable::Angles turns = angles(batch, seq, x);
+    heads.q = rotate(heads.q, turns);
+    heads.k = rotate(heads.k, turns);
+  }
   if (normalizes_each && norm_after_rope_) normalize_each();
   if (query_scale_) heads.q = heads.q * scale_queries(heads.q, batch);
+  return output(heads, batch);
+}
+
+Tensor Attention::output(const Heads& heads, const MicroBatch& batch) {
   const Tensor y =
       applies_dropout(dropout_, batch) ? attend_by_formula(heads, batch) : attend(heads, batch);
   return linear(tp_ ? pad_to_shards(y.flatten(0, 1), *tp_) : y, *o_, batch);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "device/tensor.h"
+#include "model/blocks/latent_projection.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/micro_batch_cache.h"
 #include "model/blocks/norm.h"
@@ -110,10 +111,7 @@ class Attention : public torch::nn::Module {
   Splits splits(const std::string& prefix) const;
 
  private:
-  struct Heads {
-    torch::Tensor q, k, v;  // [batch, seq, heads, head_dim]
-    Heads widened() const;  // in fp32
-  };
+  using Heads = AttentionInputs;
   // A `HeadRange` is the range of full heads that this rank has of a product's outputs.
   struct HeadRange {
     int64_t first, heads, total;
@@ -125,10 +123,13 @@ class Attention : public torch::nn::Module {
   void register_norms(const ModelSpec& spec);
   Heads project(const torch::Tensor& x, const MicroBatch& batch) const;
   void normalize_all(Heads& heads) const;
-  void rotate_heads(Heads& heads, const MicroBatch& batch, const torch::Tensor& like);
+  // Returns the angles of the layer's rotary embeddings, which must have some.
+  RopeTable::Angles angles(const MicroBatch& batch, int64_t seq, const torch::Tensor& like);
   // Returns the factors of the queries, [1 or batch, seq, 1, 1].
   torch::Tensor scale_queries(const torch::Tensor& q, const MicroBatch& batch) const;
   torch::Tensor sinks() const;
+  // Returns the product with what attend() returns.
+  torch::Tensor output(const Heads& heads, const MicroBatch& batch);
   // Returns [batch, seq, heads * head_dim].
   torch::Tensor attend(const Heads& heads, const MicroBatch& batch);
   torch::Tensor attend_by_formula(const Heads& heads, const MicroBatch& batch);
@@ -147,6 +148,7 @@ class Attention : public torch::nn::Module {
   std::shared_ptr<SequenceTables> tables_;
   std::shared_ptr<Linear> q_, k_, v_;  // used unless qkv_ is
   std::shared_ptr<Linear> qkv_;
+  std::shared_ptr<LatentProjection> latent_;  // set: in place of all of them
   std::shared_ptr<Linear> o_;
   std::shared_ptr<Norm> q_norm_, k_norm_;
   std::shared_ptr<SplitNorm> split_q_norm_, split_k_norm_;  // over all heads, on several ranks

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,18 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
           "are not a multiple of it");
   require(spec.num_kv_heads % ranks == 0 || ranks % spec.num_kv_heads == 0, "key/value heads",
           spec.num_kv_heads, "are neither a multiple nor a divisor of it");
-  require(spec.intermediate_size % ranks == 0, "as intermediate size", spec.intermediate_size,
-          "is not a multiple of it");
+  require(spec.qkv_layout != QkvLayout::kGrouped || spec.num_kv_heads % ranks == 0,
+          "groups of heads", spec.num_kv_heads, "are not a multiple of it");
+  std::set<int64_t> sizes;
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer)
+    if (!spec.layer(layer).experts) sizes.insert(spec.mlp_size(layer));
+  if (spec.experts && spec.experts->shared_intermediate_size > 0)
+    sizes.insert(spec.experts->shared_intermediate_size);
+  for (const int64_t size : sizes)
+    require(size % ranks == 0, "as intermediate size", size, "is not a multiple of it");
+  if (spec.experts)
+    require(spec.experts->num_experts % ranks == 0, "experts", spec.experts->num_experts,
+            "are not a multiple of it");
   if (spec.quantization) {
     // A rank's part then has the blocks of the full weight.
     const auto require_blocks = [&](int64_t size, const char* what) {

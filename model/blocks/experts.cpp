@@ -11,7 +11,7 @@
 #include "model/blocks/main_grad.h"
 #include "model/custom_function.h"
 #include "model/kernels/fused.h"
-#include "model/kernels/grouped_product.h"
+#include "model/kernels/matrix_product.h"
 
 namespace zeroth::model {
 namespace {
@@ -210,12 +210,12 @@ class ExpertsFunction final : public CustomFunction {
 
 }  // namespace
 
-Experts::Experts(const ModelSpec& spec, int64_t layer, TensorParallelPtr tp)
+Experts::Experts(const ModelSpec& spec, const std::string& block, TensorParallelPtr tp)
     : spec_(*spec.experts),
       tp_(std::move(tp)),
       first_(tp_ ? tp_->rank() * (spec_.num_experts / tp_->size()) : 0),
       count_(spec_.num_experts / tp_size(tp_)) {
-  router_ = register_module("router", std::make_shared<Router>(spec, layer, tp_));
+  router_ = register_module("router", std::make_shared<Router>(spec, block, tp_));
   const auto matrices = register_module("experts", std::make_shared<torch::nn::Module>());
   const int64_t hidden = spec.hidden_size, size = spec_.intermediate_size;
   const auto add = [&](const char* name, int64_t in, int64_t out) {

@@ -25,7 +25,10 @@ class Experts : public torch::nn::Module {
   // sum, and the parts are added. Parameters are `experts.gate_up` [experts, 2 * size, hidden] and
   // `experts.down` [experts, hidden, size], or with in_out [experts, hidden, 2 * size] and
   // [experts, size, hidden], and their biases `experts.gate_up_bias` and `experts.down_bias`.
-  Experts(const ModelSpec& spec, int64_t layer, TensorParallelPtr tp);
+  // `block` is the label of the block that it is in.
+  Experts(const ModelSpec& spec, const std::string& block, TensorParallelPtr tp);
+
+  int64_t num_experts() const { return spec_.num_experts; }
 
   // Returns a tensor in the shape of x [..., hidden].
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) const;

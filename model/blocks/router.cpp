@@ -42,17 +42,19 @@ class BalanceScores final : public CustomFunction {
 
 }  // namespace
 
-Router::Router(const ModelSpec& spec, int64_t layer, TensorParallelPtr tp)
+Router::Router(const ModelSpec& spec, std::string block, TensorParallelPtr tp)
     : spec_(spec.experts->router),
-      layer_(layer),
-      num_layers_(spec.num_layers),
+      block_(std::move(block)),
       num_experts_(spec.experts->num_experts),
       top_k_(spec.experts->top_k),
+      aux_loss_coef_(spec.experts->aux_loss_coef),
       tp_(std::move(tp)) {
   weight_ = register_parameter("weight", meta_parameter({num_experts_, spec.hidden_size}));
   if (spec_.bias) bias_ = register_parameter("bias", meta_parameter({num_experts_}));
   if (spec_.correction_bias) {
-    correction_bias_ = register_parameter("correction_bias", meta_parameter({num_experts_}),
+    const std::vector<int64_t> row = {1, num_experts_}, vector = {num_experts_};
+    correction_bias_ = register_parameter("correction_bias",
+                                          meta_parameter(spec_.correction_in_row ? row : vector),
                                           /*requires_grad=*/false);
   }
 }
@@ -81,14 +83,12 @@ Tensor Router::choose(const Tensor& scores) const {
 
 Tensor Router::count(const Tensor& scores, const Tensor& experts, const MicroBatch& batch) const {
   const int64_t tokens = tp_ ? sequence_shard(batch.tokens.numel(), *tp_).tokens : scores.size(0);
-  auto& layers = batch.router_sums->layers;
-  layers.resize(static_cast<size_t>(num_layers_));
-  layers[static_cast<size_t>(layer_)] = {
+  batch.router_sums->layers[block_] = {
       .counts = at::bincount(experts.narrow(0, 0, tokens).flatten(), {}, num_experts_),
       .scores = scores.detach().narrow(0, 0, tokens).sum(0),
-      .tokens = tokens};
-  // The loss is defined on a softmax.
-  if (spec_.score != RouterScore::kSoftmax) return scores;
+      .tokens = tokens,
+      .aux_loss_coef = aux_loss_coef_};
+  if (aux_loss_coef_ == 0) return scores;
   return apply_function(std::make_shared<BalanceScores>(batch.router_sums, tokens), {scores})[0];
 }
 

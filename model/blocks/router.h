@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "device/tensor.h"
 #include "model/micro_batch.h"
@@ -17,7 +18,8 @@ class Router : public torch::nn::Module {
  public:
   // Parameters are `weight` [experts, hidden], and `bias` and `correction_bias` [experts] in
   // families that have them. They are full on every rank of `tp`.
-  Router(const ModelSpec& spec, int64_t layer, TensorParallelPtr tp);
+  // `block` is the label of the block that it is in.
+  Router(const ModelSpec& spec, std::string block, TensorParallelPtr tp);
 
   // A Choice has k experts for each of n tokens, and their weights.
   struct Choice {
@@ -37,7 +39,9 @@ class Router : public torch::nn::Module {
                       const MicroBatch& batch) const;
 
   RouterSpec spec_;
-  int64_t layer_, num_layers_, num_experts_, top_k_;
+  std::string block_;
+  int64_t num_experts_, top_k_;
+  double aux_loss_coef_;
   TensorParallelPtr tp_;
   torch::Tensor weight_, bias_, correction_bias_;
 };

@@ -31,7 +31,7 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
   if (after) attention_post_norm_ = norm("attention_post_norm");
   if (before && spec.parallel_residual != ParallelResidual::kOneNorm) mlp_norm_ = norm("mlp_norm");
   if (spec.layer(index).experts) {
-    experts_ = register_module("mlp", std::make_shared<Experts>(spec, index, tp));
+    experts_ = register_module("mlp", std::make_shared<Experts>(spec, label(), tp));
   } else {
     mlp_ = register_module("mlp", std::make_shared<Mlp>(spec, spec.mlp_size(index), tp));
   }

@@ -27,6 +27,7 @@ class TransformerLayer : public Block {
 
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
   bool accumulates_grads() const override { return true; }
+  int64_t num_experts() const override { return experts_ ? experts_->num_experts() : 0; }
   std::optional<Splits> splits() const override {
     if (!tp_) return std::nullopt;
     Splits splits = linear_splits(*this);

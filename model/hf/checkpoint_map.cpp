@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
@@ -77,9 +78,11 @@ std::vector<int64_t> part_shape(const PlannedTensor& parameter, int64_t parts) {
 std::string stored_name(const Family& family, const std::string& canonical) {
   for (const std::string_view parameter : kHeadParameters)
     if (canonical == join(kHead, parameter)) return join(family.head, parameter);
-  for (const NamePair& pair : family.names) {
-    const auto name = rewrite(canonical, pair.canonical, pair.stored);
-    if (name) return join(family.prefix, *name);
+  for (const std::span<const NamePair> names : {family.names, llama_names()}) {
+    for (const NamePair& pair : names) {
+      const auto name = rewrite(canonical, pair.canonical, pair.stored);
+      if (name) return join(family.prefix, *name);
+    }
   }
   ZEROTH_CHECK(false, "no {} checkpoint holds a parameter {}", family.model_type, canonical);
   return {};
@@ -120,9 +123,11 @@ std::optional<StoredPiece> stored_piece(const Family& family, const std::string&
 std::optional<std::string> canonical_name(const Family& family, const std::string& stored) {
   for (const std::string_view parameter : kHeadParameters)
     if (stored == join(family.head, parameter)) return join(kHead, parameter);
-  for (const NamePair& pair : family.names) {
-    const auto canonical = rewrite(without_prefix(family, stored), pair.stored, pair.canonical);
-    if (canonical) return canonical;
+  for (const std::span<const NamePair> names : {family.names, llama_names()}) {
+    for (const NamePair& pair : names) {
+      const auto canonical = rewrite(without_prefix(family, stored), pair.stored, pair.canonical);
+      if (canonical) return canonical;
+    }
   }
   return std::nullopt;
 }

@@ -167,7 +167,7 @@ class Planner {
         untargeted.push_back(module.path);
         continue;
       }
-      if (module.kind == Kind::kNorm || module.kind == Kind::kOther) {
+      if (module.kind == Kind::kNorm || module.kind == Kind::kOther || module.kind == Kind::kBare) {
         unfit.push_back(module.path);
       } else {
         plan_.modules[module.canonical] = values_.of(module.path);
@@ -213,7 +213,8 @@ class Planner {
       if (name.empty() || module.parameters.empty() || !is_inside(module.path, name)) continue;
       found = true;
       if (plan_.modules.contains(module.canonical)) with_adapter.push_back(module.path);
-      plan_.trained.insert(module.parameters.begin(), module.parameters.end());
+      for (const std::string& parameter : module.parameters)
+        if (!parameter.ends_with(".correction_bias")) plan_.trained.insert(parameter);
     }
     if (!with_adapter.empty()) {
       add_error(
@@ -245,7 +246,8 @@ class Planner {
     for (const ModelModule& module : modules_) {
       if (!all && !plan_.modules.contains(module.canonical)) continue;
       for (const std::string& name : module.parameters) {
-        if (name.ends_with(".bias")) plan_.trained.insert(name);
+        const bool is_bias = name.ends_with("bias") && !name.ends_with(".correction_bias");
+        if (is_bias) plan_.trained.insert(name);
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -24,15 +25,70 @@ class ModuleList {
     modules_.push_back(std::move(module));
   }
 
+  void add_latent(const std::string& label) {
+    if (spec_.latent->q_rank > 0) {
+      add(Kind::kProduct, label + "q_a", spec_.qkv_bias);
+      add(Kind::kNorm, label + "q_norm");
+      add(Kind::kProduct, label + "q_b");
+    } else {
+      add(Kind::kProduct, label + "q");
+    }
+    add(Kind::kProduct, label + "kv_a", spec_.qkv_bias);
+    add(Kind::kNorm, label + "kv_norm");
+    add(Kind::kProduct, label + "kv_b");
+  }
+
+  // Adds the modules that hold these parameters.
+  void add_bare(const std::vector<std::string>& parameters) {
+    for (const std::string& parameter : parameters) {
+      const std::string path = parent(stored_name(spec_, parameter));
+      const auto same = std::ranges::find(modules_, path, &ModelModule::path);
+      if (same != modules_.end()) {
+        same->parameters.push_back(parameter);
+      } else {
+        modules_.push_back({Kind::kBare, path, parent(parameter), {parameter}});
+      }
+    }
+  }
+
   void add_norm(const std::string& canonical) {
     if (spec_.norm.weight) add(Kind::kNorm, canonical, spec_.norm.bias);
   }
 
-  void add_layer(const std::string& label) {
+  void add_mlp(const std::string& label) {
+    if (spec_.gated_mlp && spec_.fused_gate_up) {
+      add(Kind::kProduct, label + "gate_up", spec_.mlp_bias);
+    } else if (spec_.gated_mlp) {
+      add(Kind::kProduct, label + "gate", spec_.mlp_bias);
+    }
+    if (!spec_.gated_mlp || !spec_.fused_gate_up) add(Kind::kProduct, label + "up", spec_.mlp_bias);
+    add(Kind::kProduct, label + "down", spec_.mlp_bias);
+  }
+
+  void add_experts(const std::string& label) {
+    const ExpertsSpec& experts = *spec_.experts;
+    std::vector<std::string> router = {label + "router.weight"};
+    if (experts.router.bias) router.push_back(label + "router.bias");
+    if (experts.router.correction_bias) router.push_back(label + "router.correction_bias");
+    add_bare(router);
+    std::vector<std::string> matrices = {label + "experts.gate_up", label + "experts.down"};
+    if (experts.bias) {
+      matrices.push_back(label + "experts.gate_up_bias");
+      matrices.push_back(label + "experts.down_bias");
+    }
+    add_bare(matrices);
+    if (experts.shared_intermediate_size == 0) return;
+    add_mlp(label + "shared.");
+    if (experts.shared_gate) add(Kind::kProduct, label + "shared_gate");
+  }
+
+  void add_layer(const std::string& label, const LayerSpec& layer) {
     const bool before = spec_.norm_placement != NormPlacement::kPost;
     const bool after = spec_.norm_placement != NormPlacement::kPre;
     if (before) add_norm(label + "attention_norm");
-    if (spec_.qkv_layout == QkvLayout::kSeparate) {
+    if (spec_.latent) {
+      add_latent(label + "attention.latent.");
+    } else if (spec_.qkv_layout == QkvLayout::kSeparate) {
       for (const char* name : {"q", "k", "v"})
         add(Kind::kProduct, label + "attention." + name, spec_.qkv_bias);
     } else {
@@ -47,22 +103,17 @@ class ModuleList {
     if (after) add_norm(label + "attention_post_norm");
     if (before && spec_.parallel_residual != ParallelResidual::kOneNorm)
       add_norm(label + "mlp_norm");
-    if (spec_.gated_mlp && spec_.fused_gate_up) {
-      add(Kind::kProduct, label + "mlp.gate_up", spec_.mlp_bias);
-    } else if (spec_.gated_mlp) {
-      add(Kind::kProduct, label + "mlp.gate", spec_.mlp_bias);
+    if (spec_.sinks) add_bare({label + "attention.sinks"});
+    if (layer.experts) {
+      add_experts(label + "mlp.");
+    } else {
+      add_mlp(label + "mlp.");
+      others_.insert(parent(modules_.back().path) + (spec_.family == "gpt2" ? ".act" : ".act_fn"));
     }
-    if (!spec_.gated_mlp || !spec_.fused_gate_up)
-      add(Kind::kProduct, label + "mlp.up", spec_.mlp_bias);
-    add(Kind::kProduct, label + "mlp.down", spec_.mlp_bias);
     const std::string mlp = parent(modules_.back().path);
     if (after) add_norm(label + "mlp_post_norm");
-    if (spec_.family == "gpt2") {
-      others_.insert({attention + ".attn_dropout", attention + ".resid_dropout", mlp + ".act",
-                      mlp + ".dropout"});
-    } else {
-      others_.insert(mlp + ".act_fn");
-    }
+    if (spec_.family == "gpt2")
+      others_.insert({attention + ".attn_dropout", attention + ".resid_dropout", mlp + ".dropout"});
   }
 
   // Adds the modules that hold those with parameters, and all others.
@@ -72,7 +123,10 @@ class ModuleList {
       for (std::string path = parent(module.path); !path.empty(); path = parent(path))
         others_.insert(path);
     }
-    for (const std::string& path : others_) modules_.push_back({Kind::kOther, path, {}, {}});
+    for (const std::string& path : others_) {
+      if (std::ranges::find(modules_, path, &ModelModule::path) == modules_.end())
+        modules_.push_back({Kind::kOther, path, {}, {}});
+    }
     return std::move(modules_);
   }
 
@@ -103,7 +157,7 @@ std::vector<ModelModule> list_modules(const ModelSpec& spec) {
   list.add(Kind::kEmbedding, "embedding");
   if (spec.learned_positions) list.add(Kind::kPositions, kPositionsModule);
   for (int64_t layer = 0; layer < spec.num_layers; ++layer)
-    list.add_layer(fmt::format("layers.{}.", layer));
+    list.add_layer(fmt::format("layers.{}.", layer), spec.layer(layer));
   list.add_norm("head.norm");
   list.add(Kind::kHead, "head", spec.head_bias);
   return list.finish();

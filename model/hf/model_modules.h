@@ -17,6 +17,7 @@ struct ModelModule {
     kPositions,  // table of learned positions
     kNorm,
     kHead,
+    kBare,  // parameters without a product of their own: a router, experts, sinks
     kOther  // holds other modules ("model.layers.0.mlp"), or no parameter (an activation)
   };
   Kind kind = Kind::kOther;

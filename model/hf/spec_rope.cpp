@@ -72,7 +72,7 @@ void read_yarn(ConfigReader& rope, RopeSpec& spec) {
     rope.add_error("rope_theta", "is {}, expected more than 1 for yarn", spec.theta);
   }
   const double mscale = rope.number("mscale", 0.0);
-  const double mscale_all = rope.number("mscale_all_dim", 0.0);
+  const double mscale_all = spec.mscale_all_dim = rope.number("mscale_all_dim", 0.0);
   const double default_attention =
       mscale != 0 && mscale_all != 0
           ? yarn_attention(spec.factor, mscale) / yarn_attention(spec.factor, mscale_all)

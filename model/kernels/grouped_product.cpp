@@ -1,5 +1,3 @@
-#include "model/kernels/grouped_product.h"
-
 #include <ATen/ops/_grouped_mm.h>
 
 #include "model/kernels/matrix_product.h"

@@ -135,10 +135,15 @@ TEST_CASE("what the ranks tell each other at a step's end adds up, field by fiel
                                        .num_label_tokens = 10 * one,
                                        .num_label_micro_batches = one}};
     const auto half = torch::full({}, 0.5, torch::kDouble), third = torch::full({}, one / 4.0);
-    const torch::Tensor totals = pack_totals(half, third.to(torch::kFloat), own);
+    const torch::Tensor experts = torch::tensor({one, 7 * one}, torch::kDouble);
+    const torch::Tensor totals =
+        pack_totals({half, third.to(torch::kFloat), 3 * half, experts}, own);
     mesh->world().all_reduce(totals).wait();
-    const StepTotals sums = unpack_totals(totals);
+    const StepTotals sums = unpack_totals(totals, 2);
     CHECK(sums.loss == 1);
+    CHECK(sums.aux_loss == 3);
+    CHECK(sums.expert_counts == std::vector<double>{3, 21});
+    CHECK(sums.pipe_idle.empty());
     CHECK(sums.squares == 0.75);
     CHECK(sums.flags.stop_requests == 1);
     CHECK(sums.flags.save_requests == 3);

@@ -52,11 +52,11 @@ struct Parts {
     runner.backward(schedule.chunks.front(), engine::PipeOpKind::kBackward, batch.loss_gradient,
                     batch, tape);
     strategy.params->set_access_order({});
-    torch::Tensor totals =
-        engine::pack_totals(torch::zeros({}, mesh->device()), strategy.grads->finish().sum(),
-                            {.counts = step.counts()});
+    const torch::Tensor none = torch::zeros({}, mesh->device());
+    torch::Tensor totals = engine::pack_totals(
+        {none, strategy.grads->finish().sum(), none, torch::zeros({0})}, {.counts = step.counts()});
     mesh->world().all_reduce(totals).wait();
-    const engine::StepTotals sums = engine::unpack_totals(totals);
+    const engine::StepTotals sums = engine::unpack_totals(totals, 0);
     const double normalization = divisor->normalization(sums.counts);
     const double norm = std::sqrt(sums.squares) * normalization;
     return std::min(1.0, config.gradient_clipping / (norm + 1e-6)) * normalization;

@@ -134,6 +134,7 @@ TEST_CASE("all-linear selects every product but the head's") {
   CHECK(plan_lora(spec_of("gpt2"), config).modules.size() == 8);
   ModelSpec deep = spec_of("llama");
   deep.num_layers = 12;
+  deep.layers.resize(12);
   CHECK(resolved_targets(deep, config).names ==
         Names{"down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"});
   CHECK(plan_lora(deep, config).modules.size() == 12 * 7);

@@ -8,6 +8,7 @@
 #include "model/blocks/embedding.h"
 #include "model/blocks/head.h"
 #include "model/weight_source.h"
+#include "tests/model/chain_variants.h"
 #include "tests/model/materialize.h"
 #include "tests/support/ranks.h"
 
@@ -17,124 +18,11 @@ namespace {
 using comm::MeshDim;
 using torch::Tensor;
 
-// Four heads that share two key/value heads; sizes that do not divide evenly where they need not.
-ModelSpec llama() {
-  ModelSpec spec;
-  spec.family = "llama";
-  spec.vocab_size = 61;
-  spec.hidden_size = 16;
-  spec.intermediate_size = 24;
-  spec.num_layers = 2;
-  spec.num_heads = 4;
-  spec.num_kv_heads = 2;
-  spec.head_dim = 6;
-  spec.max_positions = 16;
-  spec.initializer_range = 0.3;
-  return spec;
-}
-
-// Sets what a dense family needs beyond Llama.
-void add_properties(const std::string& name, ModelSpec& spec) {
-  if (name == "phi3") {
-    spec.family = name;
-    spec.qkv_layout = QkvLayout::kStacked;
-    spec.fused_gate_up = true;
-    spec.rope.rotary_dim = 4;
-  }
-  if (name == "gpt_neox") {
-    spec.family = name;
-    spec.norm = {.kind = NormKind::kLayer, .bias = true};
-    spec.parallel_residual = ParallelResidual::kTwoNorms;
-    spec.qkv_layout = QkvLayout::kGrouped;
-    spec.num_kv_heads = spec.num_heads;
-    spec.qkv_bias = true;
-  }
-  if (name == "gptj") {
-    spec.family = name;
-    spec.parallel_residual = ParallelResidual::kOneNorm;
-    spec.head_bias = true;
-  }
-  if (name == "gemma2") {
-    spec.family = name;
-    spec.norm.weight_offset = 1;
-    spec.norm_placement = NormPlacement::kSandwich;
-    spec.score_softcap = 2;
-    spec.logits_softcap = 3;
-    spec.tie_word_embeddings = true;
-  }
-  if (name == "olmo2") {
-    spec.family = name;
-    spec.norm_placement = NormPlacement::kPost;
-    spec.qk_norm = QkNorm::kAllHeads;
-    spec.clip_qkv = 0.5;
-  }
-  if (name == "cohere") {
-    spec.family = name;
-    spec.norm = {.kind = NormKind::kLayer};
-    spec.qk_norm = QkNorm::kPerHeadOwnWeight;
-    spec.qk_norm_spec = spec.norm;
-  }
-  if (name == "scores") {
-    spec.sinks = true;
-    spec.query_scale = {.scale = 0.5, .interval = 2};
-    spec.layers = {{.chunk = 3}, {.scales_queries = true}};
-  }
-}
-
-ModelSpec variant(const std::string& name) {
-  ModelSpec spec = llama();
-  add_properties(name, spec);
-  if (name == "qwen2") spec.qkv_bias = true;
-  if (name == "qwen3") {
-    spec.qk_norm = QkNorm::kPerHead;
-    spec.tie_word_embeddings = true;
-  }
-  if (name == "padding" || name == "padding_tied") spec.padding_token = 40;
-  if (name == "padding_tied") spec.tie_word_embeddings = true;
-  if (name == "window") {
-    spec.layers = {{.window = 3}, {}};
-  }
-  if (name == "seed_oss") {
-    spec.family = name;
-    spec.qkv_bias = true;
-    spec.residual_dropout = 0.1;
-  }
-  if (name == "multipliers") {
-    spec.embedding_multiplier = 3;
-    spec.residual_multiplier = 0.5;
-    spec.logits_multiplier = 0.25;
-    spec.layers = {{.score_scale = 0.3}, {.score_scale = 0.3}};
-  }
-  if (name == "nope") {
-    spec.layers = {{}, {.rope = LayerRope::kNone}};
-    spec.activation = Activation::kReluSquared;
-    spec.gated_mlp = false;
-  }
-  if (name == "interleaved") spec.rope.interleaved = true;
-  if (name == "starcoder2") {
-    spec.family = name;
-    spec.norm = {.kind = NormKind::kLayer, .eps = 1e-6, .bias = true};
-    spec.activation = Activation::kGeluTanh;
-    spec.gated_mlp = false;
-    spec.qkv_bias = spec.o_bias = spec.mlp_bias = spec.tie_word_embeddings = true;
-  }
-  if (name != "gpt2") return spec;
-  spec.family = "gpt2";
-  spec.num_kv_heads = spec.num_heads;
-  spec.head_dim = 4;
-  spec.norm = {.kind = NormKind::kLayer, .eps = 1e-6, .bias = true};
-  spec.activation = Activation::kGeluTanh;
-  spec.gated_mlp = false;
-  spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
-  spec.conv1d = spec.learned_positions = spec.tie_word_embeddings = true;
-  spec.qkv_layout = QkvLayout::kStacked;
-  return spec;
-}
-
 const char* const kVariants[] = {
-    "llama",    "qwen2",      "qwen3",       "gpt2",        "window", "padding", "padding_tied",
-    "seed_oss", "starcoder2", "interleaved", "multipliers", "nope",   "phi3",    "gpt_neox",
-    "gptj",     "gemma2",     "olmo2",       "cohere",      "scores"};
+    "llama",        "qwen2",     "qwen3",      "gpt2",        "window",      "padding",
+    "padding_tied", "seed_oss",  "starcoder2", "interleaved", "multipliers", "nope",
+    "phi3",         "gpt_neox",  "gptj",       "gemma2",      "olmo2",       "cohere",
+    "scores",       "qwen2_moe", "gpt_oss",    "llama4_text", "deepseek_v3"};
 
 // 21 tokens: no two or four ranks have as many of them.
 MicroBatch batch_of(const ModelSpec& spec) {
@@ -184,7 +72,8 @@ SingleRankRun on_one_rank(const ModelSpec& spec, const MicroBatch& batch, bool a
     whole.gradients[name] = parameter;
   }
   whole.loss = train(blocks, batch);
-  for (auto& [name, tensor] : whole.gradients) tensor = tensor.grad();
+  for (auto& [name, tensor] : whole.gradients)
+    tensor = tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor);  // not trained
   MicroBatch asked = batch;
   asked.targets = torch::Tensor();
   whole.logits = run(blocks, asked);
@@ -267,7 +156,8 @@ void expect_equal(const ModelSpec& spec, int count, bool overlap, bool adapters 
     const Tensor own_logits = run(blocks, asked);
     std::vector<Tensor> sums;
     for (const RankParameter& part : parts) {
-      sums.push_back(part.parameter.grad().contiguous());
+      const Tensor grad = part.parameter.grad();
+      sums.push_back(grad.defined() ? grad.contiguous() : at::zeros_like(part.parameter));
       mesh->shard_group(part.split.num_replicas).all_reduce(sums.back()).wait();
     }
     const std::lock_guard guard(lock);
@@ -296,7 +186,7 @@ TEST_CASE("loss, logits and every gradient on ranks that share layers are those 
         CAPTURE(name);
         CAPTURE(count);
         CAPTURE(overlap);
-        expect_equal(variant(name), count, overlap);
+        expect_equal(chain_variant(name), count, overlap);
       }
     }
   }
@@ -307,13 +197,13 @@ TEST_CASE("adapters of embedding and head on ranks that share them are those of 
     for (const int count : {2, 4}) {
       CAPTURE(name);
       CAPTURE(count);
-      expect_equal(variant(name), count, /*overlap=*/false, /*adapters=*/true);
+      expect_equal(chain_variant(name), count, /*overlap=*/false, /*adapters=*/true);
     }
   }
 }
 
 TEST_CASE("vocabularies that no number of ranks divides are not padded: 701 on 2, 3 and 4 ranks") {
-  ModelSpec spec = llama();
+  ModelSpec spec = chain_variant("llama");
   spec.vocab_size = 701;
   spec.num_heads = 12;
   spec.num_kv_heads = 12;
@@ -325,7 +215,7 @@ TEST_CASE("vocabularies that no number of ranks divides are not padded: 701 on 2
 
 TEST_CASE("what is dropped does not depend on how many ranks share a layer") {
   for (const std::string name : {"llama", "gpt2"}) {
-    ModelSpec spec = variant(name);
+    ModelSpec spec = chain_variant(name);
     override_dropout(spec, 0.25);
     for (const int count : {2, 4}) {
       CAPTURE(name);
@@ -336,7 +226,7 @@ TEST_CASE("what is dropped does not depend on how many ranks share a layer") {
 }
 
 TEST_CASE("ranks of a shared layer exchange what Megatron-LM's do that keep their run alone") {
-  const ModelSpec spec = llama();
+  const ModelSpec spec = chain_variant("llama");
   MicroBatch batch = batch_of(spec);
   const SingleRankRun whole = on_one_rank(spec, batch, /*adapters=*/false);
   for (const int count : {2, 4}) {
@@ -371,7 +261,7 @@ TEST_CASE("the loss of a shared vocabulary has the values that Megatron-LM's tes
 }
 
 TEST_CASE("what cannot be split is told in one message") {
-  ModelSpec spec = llama();
+  ModelSpec spec = chain_variant("llama");
   CHECK_NOTHROW(require_divisible(spec, 2));
   CHECK_NOTHROW(require_divisible(spec, 4));
   CHECK_THROWS_WITH_AS(

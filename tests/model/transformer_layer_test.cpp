@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "tests/model/materialize.h"
 
 namespace zeroth::model::transformer_layer_test {
@@ -25,13 +27,6 @@ struct Layer {
   std::shared_ptr<TransformerLayer> block;
   Parameters parameters;
 };
-
-Tensor activate(const Tensor& x, Activation activation) {
-  if (activation == Activation::kSilu) return x * at::sigmoid(x);
-  if (activation == Activation::kGelu) return 0.5 * x * (1 + at::erf(x / std::sqrt(2.0)));
-  if (activation == Activation::kRelu) return at::clamp_min(x, 0);
-  return 0.5 * x * (1 + at::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x.pow(3))));
-}
 
 }  // namespace
 
@@ -76,41 +71,41 @@ TEST_CASE("two forwards in flight do not disturb each other's gradients") {
   CHECK(torch::equal(a.grad(), alone));
 }
 
-TEST_CASE("each activation, gated or not, gives the formula and its gradients") {
-  torch::manual_seed(7);
-  for (const bool gated : {true, false}) {
-    for (const Activation activation :
-         {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh, Activation::kRelu}) {
-      ModelSpec spec;
-      spec.hidden_size = 4;
-      spec.intermediate_size = 6;
-      spec.gated_mlp = gated;
-      spec.activation = activation;
-      const Mlp mlp(spec, spec.intermediate_size);
-      Parameters parameters = randomise(mlp);
-      const Tensor x = torch::randn({2, 3, 4}).requires_grad_();
-      const Tensor dy = torch::randn({2, 3, 4});
-      const Tensor y = mlp.forward(x, {});
-      y.backward(dy);
+TEST_CASE("norms are where the spec says, and the parallel form reads one input") {
+  torch::manual_seed(3);
+  const torch::NoGradGuard no_grad;
+  const Tensor x = torch::randn({2, 5, 8});
+  const auto names_of = [](const ModelSpec& spec) {
+    std::set<std::string> names;
+    const TransformerLayer block(spec, 0, std::make_shared<SequenceTables>(spec));
+    for (const auto& item : block.named_parameters())
+      if (item.key().find("norm") != std::string::npos) names.insert(item.key());
+    return names;
+  };
+  ModelSpec spec = Layer().spec;
+  using Names = std::set<std::string>;
+  CHECK(names_of(spec) == Names{"attention_norm.weight", "mlp_norm.weight"});
+  spec.norm_placement = NormPlacement::kPost;
+  CHECK(names_of(spec) == Names{"attention_post_norm.weight", "mlp_post_norm.weight"});
+  spec.norm_placement = NormPlacement::kSandwich;
+  CHECK(names_of(spec).size() == 4);
+  spec.norm_placement = NormPlacement::kPre;
+  spec.parallel_residual = ParallelResidual::kTwoNorms;
+  CHECK(names_of(spec) == Names{"attention_norm.weight", "mlp_norm.weight"});
+  spec.parallel_residual = ParallelResidual::kOneNorm;
+  CHECK(names_of(spec) == Names{"attention_norm.weight"});
 
-      std::map<std::string, Tensor> wide;
-      for (const auto& [name, tensor] : parameters) {
-        wide[name] = tensor.detach().to(torch::kFloat64).requires_grad_();
-      }
-      const Tensor wide_x = x.detach().to(torch::kFloat64).requires_grad_();
-      const Tensor up = at::matmul(wide_x, wide["up.weight"].t());
-      const Tensor inner =
-          gated ? activate(at::matmul(wide_x, wide["gate.weight"].t()), activation) * up
-                : activate(up, activation);
-      const Tensor expected = at::matmul(inner, wide["down.weight"].t());
-      expected.backward(dy.to(torch::kFloat64));
-      CHECK(difference(y.detach(), expected.detach()) < 2e-6);
-      CHECK(difference(x.grad(), wide_x.grad()) < 2e-6);
-      for (const auto& [name, tensor] : parameters) {
-        CHECK(difference(tensor.grad(), wide[name].grad()) < 2e-6);
-      }
-    }
-  }
+  // With no attention, the parallel form is x + mlp(norm(x)).
+  TransformerLayer block(spec, 0, std::make_shared<SequenceTables>(spec));
+  Parameters parameters = randomise(block);
+  parameters["attention.o.weight"].zero_();
+  const Tensor scale = (x.square().mean(-1, true) + spec.norm.eps).rsqrt();
+  const Tensor norm = x * scale * parameters["attention_norm.weight"];
+  const Tensor gate = at::matmul(norm, parameters["mlp.gate.weight"].t());
+  const Tensor up = at::matmul(norm, parameters["mlp.up.weight"].t());
+  const Tensor expected =
+      x + at::matmul(gate * gate.sigmoid() * up, parameters["mlp.down.weight"].t());
+  CHECK(difference(block.forward(x, {}), expected) < 1e-6);
 }
 
 }  // namespace zeroth::model::transformer_layer_test

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -117,10 +118,23 @@ StepSplit split_step_time(const engine::StepStats& stats) {
   return split;
 }
 
+ExpertLoad expert_load(const engine::StepStats& stats) {
+  ExpertLoad load;
+  for (const std::vector<int64_t>& block : stats.expert_tokens) {
+    const double mean =
+        static_cast<double>(std::accumulate(block.begin(), block.end(), int64_t{0})) /
+        static_cast<double>(block.size());
+    load.max = std::max(load.max, static_cast<double>(std::ranges::max(block)) / mean);
+    load.unused += std::ranges::count(block, 0);
+  }
+  return load;
+}
+
 Json step_values(const StepRow& row) {
   const engine::StepStats& stats = row.stats;
   const engine::StepTimes& times = stats.times;
   const StepSplit split = split_step_time(stats);
+  const ExpertLoad load = expert_load(stats);
   const double rate = static_cast<double>(stats.tokens) / row.step_s;
   Json bytes = Json::object();
   for (const auto& [group, comm] : stats.comm_by_group) bytes[group] = comm.bytes;
@@ -150,6 +164,9 @@ Json step_values(const StepRow& row) {
           {"overlap", split.overlap},
           {"communication_bytes", bytes},
           {"pipe_idle_s", stats.pipe_idle},
+          {"aux_loss", stats.aux_loss},
+          {"expert_load_max", load.max},
+          {"experts_unused", load.unused},
           {"offload_read_bytes", stats.offload.traffic.bytes_read},
           {"offload_written_bytes", stats.offload.traffic.bytes_written},
           {"offload_reading_s", stats.offload.traffic.reading_s},

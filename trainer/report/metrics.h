@@ -68,6 +68,14 @@ struct StepSplit {
 };
 StepSplit split_step_time(const engine::StepStats& stats);
 
+// How evenly a step's tokens chose experts.
+struct ExpertLoad {
+  double max = 0;      // tokens of a block's most chosen expert over its mean, of all blocks
+  int64_t unused = 0;  // experts of all blocks that no token chose
+};
+// Returns zeros for a model without experts.
+ExpertLoad expert_load(const engine::StepStats& stats);
+
 struct EvalRow {
   int64_t step = 0;  // training steps done
   double eval_loss = 0;

@@ -34,6 +34,13 @@ constexpr NamePair kLlamaNames[] = {
     {"layers.#.mlp.up.", "layers.#.mlp.up_proj."},
     {"layers.#.mlp.down.", "layers.#.mlp.down_proj."},
     {"head.norm.", "norm."},
+    {"layers.#.mlp.router.correction_bias", "layers.#.mlp.gate.e_score_correction_bias"},
+    {"layers.#.mlp.router.", "layers.#.mlp.gate."},
+    {"layers.#.mlp.experts.gate_up", "layers.#.mlp.experts.gate_up_proj"},
+    {"layers.#.mlp.experts.down", "layers.#.mlp.experts.down_proj"},
+    {"layers.#.mlp.shared.gate.", "layers.#.mlp.shared_experts.gate_proj."},
+    {"layers.#.mlp.shared.up.", "layers.#.mlp.shared_experts.up_proj."},
+    {"layers.#.mlp.shared.down.", "layers.#.mlp.shared_experts.down_proj."},
 };
 
 constexpr NamePair kPostNormNames[] = {
@@ -66,23 +73,29 @@ void read_layer_types(ConfigReader& config, int64_t window, ModelSpec& spec) {
 }
 
 void read_window(ConfigReader& config, const WindowKeys& keys, ModelSpec& spec) {
+  if (keys.has_chunks) {
+    config.find("layer_types");  // follows from the layers without rotary embeddings
+    return;
+  }
   if (!keys.allowed) {
     config.reject("sliding_window");
     config.reject("use_sliding_window");
     return read_layer_types(config, 0, spec);
   }
+  const bool is_on = !keys.has_switch || config.flag("use_sliding_window", false);
   const bool null = config.has("sliding_window") && config.find("sliding_window") == nullptr;
-  int64_t window = null ? 0 : config.size("sliding_window", keys.size);
-  int64_t first = 0;
-  if (keys.has_switch) {
+  const int64_t window = null || !is_on ? 0 : config.size("sliding_window", keys.size);
+  int64_t first = 0, end = spec.num_layers;
+  if (keys.has_switch && keys.has_first) {
     const double from = config.number("max_window_layers", 28);
-    first = static_cast<int64_t>(std::clamp(from, 0.0, static_cast<double>(spec.num_layers)));
-    if (!config.flag("use_sliding_window", false)) window = 0;
+    const auto layer =
+        static_cast<int64_t>(std::clamp(from, 0.0, static_cast<double>(spec.num_layers)));
+    (keys.switch_ends ? end : first) = layer;
   }
   const int64_t full_every = keys.full_every_key == nullptr
                                  ? keys.full_every
                                  : config.size(keys.full_every_key, keys.full_every);
-  for (int64_t layer = first; layer < spec.num_layers; ++layer) {
+  for (int64_t layer = first; layer < end; ++layer) {
     const bool full = full_every > 0 && (layer + 1) % full_every == 0;
     spec.layers[layer].window = full ? 0 : window;
   }
@@ -95,6 +108,10 @@ void read_heads(ConfigReader& config, const DecoderKeys& keys, ModelSpec& spec) 
   spec.num_kv_heads = keys.kv_heads.value_or(spec.num_heads);
   if (keys.has_kv_heads)
     spec.num_kv_heads = config.size("num_key_value_heads", spec.num_kv_heads, kMaxWidth);
+  if (keys.rotated_dim) {
+    spec.head_dim = *keys.rotated_dim;
+    return;
+  }
   const bool explicit_dim = config.find("head_dim") != nullptr || keys.head_dim;
   spec.head_dim = explicit_dim ? config.size("head_dim", keys.head_dim, kMaxWidth)
                                : spec.hidden_size / std::max<int64_t>(spec.num_heads, 1);

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/hf/config_reader.h"
 #include "model/hf/families/family.h"
@@ -16,13 +17,17 @@ namespace zeroth::model {
 // Limits far beyond any existing model; with these, no size of a tensor overflows.
 inline constexpr int64_t kMaxLayers = 1 << 10;
 inline constexpr int64_t kMaxWidth = 1 << 20;
+inline constexpr int64_t kMaxExperts = 1 << 12;
 
 // The keys about windows of attention.
 struct WindowKeys {
-  bool allowed = false;          // otherwise sliding_window is refused
-  int64_t size = 0;              // if sliding_window is missing; 0: no window
-  bool has_switch = false;       // use_sliding_window turns it on, from max_window_layers on
+  bool allowed = false;     // otherwise sliding_window is refused
+  int64_t size = 0;         // if sliding_window is missing; 0: no window
+  bool has_switch = false;  // use_sliding_window turns it on
+  // max_window_layers, with a switch: the window is in the layers from this one on, or before it.
+  bool has_first = true, switch_ends = false;
   bool has_layer_types = false;  // layer_types selects the layers; otherwise it is refused
+  bool has_chunks = false;       // layer_types may say so; the family reads them
   // Without layer_types each layer of this number has no window; 0: each has one. The key of the
   // number, if it can be given.
   int64_t full_every = 0;
@@ -35,7 +40,10 @@ struct DecoderKeys {
   bool has_kv_heads = true;              // num_key_value_heads is read
   std::optional<int64_t> kv_heads = {};  // if it is missing; unset: as many as heads
   std::optional<int64_t> head_dim = {};  // unset: hidden_size / num_attention_heads
-  NormSpec norm = {};                    // eps is that of a missing key
+  // Set: heads consist of parts with sizes of their own, of which this one rotates; the family sets
+  // ModelSpec::head_dim.
+  std::optional<int64_t> rotated_dim = {};
+  NormSpec norm = {};  // eps is that of a missing key
   const char* norm_eps_key = "rms_norm_eps";
   const char* activation = "silu";
   const char* activation_key = "hidden_act";
@@ -48,6 +56,33 @@ struct DecoderKeys {
 
 // Reads a decoder's keys but for biases. Adds errors to `config`.
 void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys);
+
+// What families with experts do not share of their keys.
+struct ExpertKeys {
+  const char* count = "num_experts";
+  const char* top_k = "num_experts_per_tok";
+  const char* size = "moe_intermediate_size";
+  // Of missing keys.
+  int64_t default_count = 0;
+  std::optional<int64_t> default_top_k = {};
+  std::optional<int64_t> default_size = {};
+  double aux_loss_coef = 0.001;  // router_aux_loss_coef
+};
+// Reads the experts of all layers, with a default router (experts.cpp).
+void read_experts(ConfigReader& config, ModelSpec& spec, const ExpertKeys& keys);
+// Leaves experts out of the layers of mlp_only_layers, and of those between every
+// decoder_sparse_step.
+void read_sparse_layers(ConfigReader& config, ModelSpec& spec);
+// Leaves experts out of the first layers, as many as first_k_dense_replace says.
+void read_dense_layers(ConfigReader& config, ModelSpec& spec, int64_t fallback);
+// Reads n_group and topk_group, which are 1 if they are null.
+void read_groups(ConfigReader& config, ModelSpec& spec, int64_t groups, int64_t kept);
+// Returns a list of layers; nullopt if it is missing.
+std::optional<std::vector<int64_t>> read_layer_list(ConfigReader& config, const ModelSpec& spec,
+                                                    const char* key);
+// Reads no_rope_layers, in which 1 means that the layer has rotary embeddings; without it each
+// layer of the number no_rope_layer_interval, 4 if that is missing, has none.
+void read_rope_layers(ConfigReader& config, ModelSpec& spec);
 
 // Reads attention_bias, of q, k, v and o, and mlp_bias, which are false by default.
 void read_biases(ConfigReader& config, ModelSpec& spec);

@@ -31,11 +31,6 @@ constexpr NamePair kTwoNormNames[] = {
 
 constexpr std::string_view kTargets[] = {"query_key_value"};
 
-std::span<const NamePair> names(const ModelSpec& spec) {
-  return spec.parallel_residual == ParallelResidual::kTwoNorms ? std::span(kTwoNormNames)
-                                                               : std::span(kNames);
-}
-
 void read(ConfigReader& config, ModelSpec& spec) {
   spec.hidden_size = config.size("hidden_size", {}, kMaxWidth);
   spec.intermediate_size = config.size("ffn_hidden_size", 4 * spec.hidden_size, 16 * kMaxWidth);
@@ -72,16 +67,27 @@ void read(ConfigReader& config, ModelSpec& spec) {
   spec.attention_dropout = read_dropout(config, "attention_dropout", 0);
 }
 
-}  // namespace
+const Family* variant(const ModelSpec& spec);
 
-Family falcon_family() {
+Family family_with(std::span<const NamePair> names) {
   return {.model_type = "falcon",
           .read = read,
-          .names = kNames,
-          .names_of = names,
+          .variant = variant,
+          .names = names,
           .prefix = "transformer.",
           .lora_targets = kTargets,
           .pads = false};
+}
+
+const Family* variant(const ModelSpec& spec) {
+  static const Family kOneNorm = family_with(kNames), kTwoNorms = family_with(kTwoNormNames);
+  return spec.parallel_residual == ParallelResidual::kTwoNorms ? &kTwoNorms : &kOneNorm;
+}
+
+}  // namespace
+
+Family falcon_family() {
+  return family_with(kNames);
 }
 
 }  // namespace zeroth::model

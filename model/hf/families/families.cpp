@@ -10,7 +10,10 @@ namespace zeroth::model {
 Family arcee_family();
 Family cohere_family();
 Family cohere2_family();
+Family deepseek_v2_family();
+Family deepseek_v3_family();
 Family ernie4_5_family();
+Family ernie4_5_moe_family();
 Family exaone4_family();
 Family falcon_family();
 Family gemma_family();
@@ -18,25 +21,34 @@ Family gemma2_family();
 Family gemma3_text_family();
 Family glm_family();
 Family glm4_family();
+Family glm4_moe_family();
 Family gpt2_family();
 Family gpt_neox_family();
+Family gpt_oss_family();
 Family gptj_family();
 Family granite_family();
+Family granitemoe_family();
+Family granitemoehybrid_family();
 Family helium_family();
 Family hunyuan_v1_dense_family();
 Family llama_family();
+Family llama4_text_family();
 Family ministral_family();
 Family ministral3_family();
 Family mistral_family();
+Family mixtral_family();
 Family nemotron_family();
 Family olmo_family();
 Family olmo2_family();
 Family olmo3_family();
+Family olmoe_family();
 Family opt_family();
 Family phi_family();
 Family phi3_family();
 Family qwen2_family();
+Family qwen2_moe_family();
 Family qwen3_family();
+Family qwen3_moe_family();
 Family seed_oss_family();
 Family smollm3_family();
 Family stablelm_family();
@@ -45,40 +57,29 @@ Family starcoder2_family();
 namespace {
 
 const auto& table() {
-  static const std::array kTable = {arcee_family(),
-                                    cohere_family(),
-                                    cohere2_family(),
-                                    ernie4_5_family(),
-                                    exaone4_family(),
-                                    falcon_family(),
-                                    gemma_family(),
-                                    gemma2_family(),
-                                    gemma3_text_family(),
-                                    glm_family(),
-                                    glm4_family(),
-                                    gpt2_family(),
-                                    gpt_neox_family(),
-                                    gptj_family(),
-                                    granite_family(),
-                                    helium_family(),
-                                    hunyuan_v1_dense_family(),
-                                    llama_family(),
-                                    ministral_family(),
-                                    ministral3_family(),
-                                    mistral_family(),
-                                    nemotron_family(),
-                                    olmo_family(),
-                                    olmo2_family(),
-                                    olmo3_family(),
-                                    opt_family(),
-                                    phi_family(),
-                                    phi3_family(),
-                                    qwen2_family(),
-                                    qwen3_family(),
-                                    seed_oss_family(),
-                                    smollm3_family(),
-                                    stablelm_family(),
-                                    starcoder2_family()};
+  static const std::array kTable = {arcee_family(),        cohere_family(),
+                                    cohere2_family(),      deepseek_v2_family(),
+                                    deepseek_v3_family(),  ernie4_5_family(),
+                                    ernie4_5_moe_family(), exaone4_family(),
+                                    falcon_family(),       gemma_family(),
+                                    gemma2_family(),       gemma3_text_family(),
+                                    glm_family(),          glm4_family(),
+                                    glm4_moe_family(),     gpt2_family(),
+                                    gpt_neox_family(),     gpt_oss_family(),
+                                    gptj_family(),         granite_family(),
+                                    granitemoe_family(),   granitemoehybrid_family(),
+                                    helium_family(),       hunyuan_v1_dense_family(),
+                                    llama_family(),        llama4_text_family(),
+                                    ministral_family(),    ministral3_family(),
+                                    mistral_family(),      mixtral_family(),
+                                    nemotron_family(),     olmo_family(),
+                                    olmo2_family(),        olmo3_family(),
+                                    olmoe_family(),        opt_family(),
+                                    phi_family(),          phi3_family(),
+                                    qwen2_family(),        qwen2_moe_family(),
+                                    qwen3_family(),        qwen3_moe_family(),
+                                    seed_oss_family(),     smollm3_family(),
+                                    stablelm_family(),     starcoder2_family()};
   return kTable;
 }
 
@@ -92,7 +93,7 @@ const Family* find_family(std::string_view model_type) {
 const Family& family_of(const ModelSpec& spec) {
   const Family* const family = find_family(spec.family);
   ZEROTH_CHECK(family != nullptr, "no family {}", spec.family);
-  return *family;
+  return family->variant == nullptr ? *family : *family->variant(spec);
 }
 
 std::vector<std::string_view> family_names() {

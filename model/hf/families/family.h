@@ -38,6 +38,8 @@ struct FamilyDropouts {
 
 // Llama's names, which most families have.
 std::span<const NamePair> llama_names();
+// The products of each expert, where files hold them one by one.
+std::span<const StackedName> expert_names();
 // Rotary frequencies, which older files contain.
 std::span<const std::string_view> rotary_buffers();
 
@@ -45,8 +47,9 @@ struct Family {
   std::string_view model_type;
   // Reads what families do not share (read_model_spec() reads the rest); adds errors to the reader.
   void (*read)(ConfigReader& config, ModelSpec& spec);
-  std::span<const NamePair> names = {};  // those that differ from llama_names(), which follow
-  std::string_view head = "lm_head.";  // stored name of the head
+  // If names depend on the spec: returns the family that is used in place of this one.
+  const Family* (*variant)(const ModelSpec& spec) = nullptr;
+  std::span<const NamePair> names = {};       // those that differ from llama_names(), which follow
   std::span<const StackedName> stacked = {};  // every part of each parameter that has some
   std::string_view prefix = "model.";  // of stored names; files of the bare base model lack it
   std::string_view head = "lm_head.";  // of stored names, before "weight" and "bias"

@@ -40,10 +40,27 @@ void read_olmo3(ConfigReader& config, ModelSpec& spec) {
        .window = {.allowed = true, .size = 4096, .has_layer_types = true, .full_every = 4}});
 }
 
+void read_olmoe(ConfigReader& config, ModelSpec& spec) {
+  read_decoder(config, spec, {.max_positions = 4096, .norm = {.eps = 1e-5}});
+  spec.qk_norm = QkNorm::kAllHeads;
+  spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
+  if (config.find("clip_qkv") != nullptr) spec.clip_qkv = config.positive("clip_qkv");
+  read_experts(config, spec,
+               {.size = "intermediate_size",
+                .default_count = 64,
+                .default_top_k = 8,
+                .aux_loss_coef = 0.01});
+  spec.experts->router.normalize = config.flag("norm_topk_prob", false);
+}
+
 }  // namespace
 
 Family olmo_family() {
   return {.model_type = "olmo", .read = read_olmo1, .padding_token = 1};
+}
+
+Family olmoe_family() {
+  return {.model_type = "olmoe", .read = read_olmoe, .stacked = expert_names(), .padding_token = 1};
 }
 
 Family olmo2_family() {

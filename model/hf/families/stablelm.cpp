@@ -5,6 +5,17 @@
 namespace zeroth::model {
 namespace {
 
+constexpr NamePair kNames[] = {
+    {"layers.#.attention.q_norm.", "layers.#.self_attn.q_layernorm."},
+    {"layers.#.attention.k_norm.", "layers.#.self_attn.k_layernorm."},
+};
+
+// One norm for each head.
+constexpr StackedName kStackedNames[] = {
+    {"layers.#.attention.q_norm.weight", "layers.#.self_attn.q_layernorm.norms.#.weight"},
+    {"layers.#.attention.k_norm.weight", "layers.#.self_attn.k_layernorm.norms.#.weight"},
+};
+
 void read(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec,
                {.max_positions = 4096,
@@ -22,7 +33,11 @@ void read(ConfigReader& config, ModelSpec& spec) {
 }  // namespace
 
 Family stablelm_family() {
-  return {.model_type = "stablelm", .read = read, .lora_targets = llama_targets()};
+  return {.model_type = "stablelm",
+          .read = read,
+          .names = kNames,
+          .stacked = kStackedNames,
+          .lora_targets = llama_targets()};
 }
 
 }  // namespace zeroth::model

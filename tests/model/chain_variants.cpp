@@ -1,0 +1,168 @@
+#include "tests/model/chain_variants.h"
+
+namespace zeroth::model {
+namespace {
+
+// Four heads that share two key/value heads; sizes that do not divide evenly where they need not.
+ModelSpec llama() {
+  ModelSpec spec;
+  spec.family = "llama";
+  spec.vocab_size = 61;
+  spec.hidden_size = 16;
+  spec.intermediate_size = 24;
+  spec.num_layers = 2;
+  spec.num_heads = 4;
+  spec.num_kv_heads = 2;
+  spec.head_dim = 6;
+  spec.max_positions = 16;
+  spec.initializer_range = 0.3;
+  return spec;
+}
+
+// Sets what a dense family needs beyond Llama.
+void add_properties(const std::string& name, ModelSpec& spec) {
+  if (name == "phi3") {
+    spec.family = name;
+    spec.qkv_layout = QkvLayout::kStacked;
+    spec.fused_gate_up = true;
+    spec.rope.rotary_dim = 4;
+  }
+  if (name == "gpt_neox") {
+    spec.family = name;
+    spec.norm = {.kind = NormKind::kLayer, .bias = true};
+    spec.parallel_residual = ParallelResidual::kTwoNorms;
+    spec.qkv_layout = QkvLayout::kGrouped;
+    spec.num_kv_heads = spec.num_heads;
+    spec.qkv_bias = true;
+  }
+  if (name == "gptj") {
+    spec.family = name;
+    spec.parallel_residual = ParallelResidual::kOneNorm;
+    spec.head_bias = true;
+  }
+  if (name == "gemma2") {
+    spec.family = name;
+    spec.norm.weight_offset = 1;
+    spec.norm_placement = NormPlacement::kSandwich;
+    spec.score_softcap = 2;
+    spec.logits_softcap = 3;
+    spec.tie_word_embeddings = true;
+  }
+  if (name == "olmo2") {
+    spec.family = name;
+    spec.norm_placement = NormPlacement::kPost;
+    spec.qk_norm = QkNorm::kAllHeads;
+    spec.clip_qkv = 0.5;
+  }
+  if (name == "cohere") {
+    spec.family = name;
+    spec.norm = {.kind = NormKind::kLayer};
+    spec.qk_norm = QkNorm::kPerHeadOwnWeight;
+    spec.qk_norm_spec = spec.norm;
+  }
+  if (name == "scores") {
+    spec.sinks = true;
+    spec.query_scale = {.scale = 0.5, .interval = 2};
+    spec.layers = {{.chunk = 3}, {.scales_queries = true}};
+  }
+}
+
+// Sets what a mixture of experts needs.
+void add_experts(const std::string& name, ModelSpec& spec) {
+  if (name == "qwen2_moe") {
+    spec.experts = ExpertsSpec{.num_experts = 8,
+                               .top_k = 3,
+                               .intermediate_size = 10,
+                               .shared_intermediate_size = 12,
+                               .shared_gate = true,
+                               .aux_loss_coef = 0.1};
+  } else if (name == "gpt_oss") {
+    spec.experts = ExpertsSpec{.num_experts = 4,
+                               .top_k = 2,
+                               .intermediate_size = 10,
+                               .router = {.bias = true},
+                               .in_out = true,
+                               .interleaved = true,
+                               .bias = true,
+                               .limit = 0.5};
+  } else if (name == "llama4_text") {
+    spec.experts = ExpertsSpec{
+        .num_experts = 4,
+        .top_k = 1,
+        .intermediate_size = 10,
+        .router = {.score = RouterScore::kSigmoid, .normalize = false, .scales_input = true},
+        .in_out = true};
+  } else if (name == "deepseek_v3") {
+    spec.experts = ExpertsSpec{.num_experts = 8,
+                               .top_k = 2,
+                               .intermediate_size = 10,
+                               .router = {.score = RouterScore::kSigmoid,
+                                          .correction_bias = true,
+                                          .groups = 4,
+                                          .kept_groups = 2,
+                                          .scale = 1.5,
+                                          .in_fp32 = true}};
+    spec.latent = LatentSpec{.q_rank = 6, .kv_rank = 5, .nope_dim = 4, .rope_dim = 2, .v_dim = 4};
+    spec.num_kv_heads = spec.num_heads;
+    spec.rope.rotary_dim = 2;
+  } else {
+    return;
+  }
+  spec.family = name;
+  spec.layers = {{}, {.experts = true}};
+}
+
+}  // namespace
+
+ModelSpec chain_variant(const std::string& name) {
+  ModelSpec spec = llama();
+  add_experts(name, spec);
+  add_properties(name, spec);
+  if (name == "qwen2") spec.qkv_bias = true;
+  if (name == "qwen3") {
+    spec.qk_norm = QkNorm::kPerHead;
+    spec.tie_word_embeddings = true;
+  }
+  if (name == "padding" || name == "padding_tied") spec.padding_token = 40;
+  if (name == "padding_tied") spec.tie_word_embeddings = true;
+  if (name == "window") {
+    spec.layers = {{.window = 3}, {}};
+  }
+  if (name == "seed_oss") {
+    spec.family = name;
+    spec.qkv_bias = true;
+    spec.residual_dropout = 0.1;
+  }
+  if (name == "multipliers") {
+    spec.embedding_multiplier = 3;
+    spec.residual_multiplier = 0.5;
+    spec.logits_multiplier = 0.25;
+    spec.layers = {{.score_scale = 0.3}, {.score_scale = 0.3}};
+  }
+  if (name == "nope") {
+    spec.layers = {{}, {.rope = LayerRope::kNone}};
+    spec.activation = Activation::kReluSquared;
+    spec.gated_mlp = false;
+  }
+  if (name == "interleaved") spec.rope.interleaved = true;
+  if (name == "starcoder2") {
+    spec.family = name;
+    spec.norm = {.kind = NormKind::kLayer, .eps = 1e-6, .bias = true};
+    spec.activation = Activation::kGeluTanh;
+    spec.gated_mlp = false;
+    spec.qkv_bias = spec.o_bias = spec.mlp_bias = spec.tie_word_embeddings = true;
+  }
+  if (name != "gpt2") return spec;
+  spec.family = "gpt2";
+  spec.num_kv_heads = spec.num_heads;
+  spec.head_dim = 4;
+  spec.norm = {.kind = NormKind::kLayer, .eps = 1e-6, .bias = true};
+  spec.activation = Activation::kGeluTanh;
+  spec.gated_mlp = false;
+  spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
+  spec.conv1d = spec.learned_positions = spec.tie_word_embeddings = true;
+  spec.qkv_layout = QkvLayout::kStacked;
+  return spec;
+}
+
+}  // namespace zeroth::model
