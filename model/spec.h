@@ -24,8 +24,27 @@ struct QuantizationSpec {
   bool operator==(const QuantizationSpec&) const = default;
 };
 
+// A CopiedTensor is a tensor of a model's files that is not trained; a saved model has its bytes.
+struct CopiedTensor {
+  std::string name;
+  std::string dtype;  // as in the header of the file: "BF16", ...
+  std::vector<int64_t> shape;
+  int64_t bytes = 0;
+};
+
+// A MultimodalModel is one of which a spec describes the language model, the part that is trained.
+struct MultimodalModel {
+  std::string model_type;  // of config.json; that of its text_config is the spec's family
+  // What the files hold beside the language model, and whether they have the names of transformers
+  // 4 ("language_model.model."). read_model_spec() reads that from the files.
+  std::filesystem::path directory = {};
+  std::vector<CopiedTensor> others = {};
+  bool has_old_names = false;
+};
+
 struct ModelSpec {
-  std::string family;  // config.json's model_type (hf/families)
+  std::string family;  // model_type of config.json or its text_config (hf/families)
+  std::optional<MultimodalModel> multimodal = {};
 
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;

@@ -19,7 +19,7 @@ import tempfile
 import torch
 from nf4_weights import dequantized
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, BitsAndBytesConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -50,6 +50,9 @@ MOE = dict(num_experts_per_tok=2, intermediate_size=12)
 LATENT = {key: value for key, value in ROTARY.items() if key != "num_key_value_heads"} | MOE | dict(
     kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, n_routed_experts=8, n_shared_experts=1,
     moe_intermediate_size=12, n_group=4, topk_group=2, first_k_dense_replace=1)
+VISION = dict(
+    hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, head_dim=8, image_size=16,
+    patch_size=8)
 PADDING = 37  # the token that begins every 64th sample of tests/equivalence, and occurs in many
 VARIANTS = {
     "llama": ("llama", ROTARY),
@@ -155,6 +158,10 @@ VARIANTS = {
         topk_method="group_limited_greedy", q_lora_rank=None, routed_scaling_factor=2.0)),
     "deepseek_v3": ("deepseek_v3", LATENT | dict(
         q_lora_rank=8, rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, **YARN, "mscale": 1.0, "mscale_all_dim": 1.0})),
+    # The language model of a multimodal one; the vision tower is stored in bf16.
+    "mistral3": ("mistral3", dict(
+        text_config=ROTARY | dict(num_hidden_layers=1, sliding_window=7), vision_config=VISION,
+        tie_word_embeddings=False)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])
@@ -185,9 +192,13 @@ def scatter_corrections(model):
                 buffer.add_(0.1 * torch.randn_like(buffer))
 
 
+def padding_token(model):
+    return model.config.get_text_config().pad_token_id
+
+
 def fill_padding(model):
     """transformers begins with zeros in that row. Files hold anything."""
-    if model.config.pad_token_id is not None:
+    if padding_token(model) is not None:
         with torch.no_grad():
             torch.nn.init.normal_(model.get_input_embeddings().weight[PADDING], 0.0, 0.2)
 
@@ -207,6 +218,12 @@ def drop_gpt2_prefix(folder):
     for layer in range(GPT2["n_layer"]):
         tensors[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 8, 8).tril()
         tensors[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def round_vision_tower(folder):
+    tensors = load_file(folder / "model.safetensors")
+    tensors = {k: v.bfloat16() if k.startswith("vision_tower.") else v for k, v in tensors.items()}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
@@ -233,17 +250,20 @@ def save(name, model, folder):
         use_old_rope_keys(folder)
     if name == "gpt2_no_prefix":
         drop_gpt2_prefix(folder)
+    if name == "mistral3":
+        round_vision_tower(folder)
 
 
 def load(folder, dtype, attention=None):
     """As users do: `model.to(dtype)` would round the rotary frequencies too."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map="cpu", attn_implementation=attention)
+    kind = AutoModelForImageTextToText if folder.name == "mistral3" else AutoModelForCausalLM
+    model = kind.from_pretrained(folder, dtype=dtype, device_map="cpu", attn_implementation=attention)
     return dequantized(model) if "nf4" in folder.name else model.eval()
 
 
 def reference(model):
     ids = torch.randint(0, 64, (2, SEQ + 1))
-    if model.config.pad_token_id is not None:
+    if padding_token(model) is not None:
         ids[:, 3:20:4] = PADDING
     targets = ids[:, 1:].clone()
     targets[0, :5] = -100

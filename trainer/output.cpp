@@ -23,6 +23,7 @@
 #include "engine/memory/free_space.h"
 #include "model/hf/model_directory.h"
 #include "model/hf/model_layout.h"
+#include "model/hf/multimodal.h"
 #include "model/hf/temporary_directory.h"
 #include "trainer/run_plan.h"
 #include "trainer/start_point.h"
@@ -36,7 +37,8 @@ namespace fs = std::filesystem;
 
 // Returns the bytes of one saved model.
 int64_t model_bytes(const RunPlan& plan) {
-  return plan.estimate.num_saved * zero::element_bytes(saved_dtype(plan));
+  const int64_t copied = plan.adapter ? 0 : model::copied_bytes(plan.spec);
+  return plan.estimate.num_saved * zero::element_bytes(saved_dtype(plan)) + copied;
 }
 
 // Returns the maximum number of checkpoints that exist at once.

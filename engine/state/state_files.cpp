@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files/crc32c.h"
 #include "checkpoint/buffered_file.h"
+#include "model/hf/multimodal.h"
 #include "model/hf/safetensors_writer.h"
 
 namespace zeroth::engine {
@@ -135,6 +136,21 @@ std::vector<checkpoint::FileSegment> make_model_files(const checkpoint::Save& sa
     file->close();
     parts.push_back({planned.name, 0, std::ssize(header), crc32c(bytes_of(header))});
   }
+  for (const model::ModelLayout::CopiedFile& copied : layout.copied_files) {
+    const auto file = file_system.create(checkpoint::join_path(save.directory(), copied.name),
+                                         copied.layout.size);
+    int64_t offset = 0;
+    const auto append = [&](std::span<const std::byte> bytes) {
+      const uint32_t crc = checkpoint::write_all_with_crc(*file, bytes, offset);
+      parts.push_back({copied.name, offset, std::ssize(bytes), crc});
+      offset += std::ssize(bytes);
+    };
+    append(bytes_of(copied.layout.header));
+    model::copy_tensors(layout.copied_from, copied.tensors, append);
+    file->sync();
+    file->close();
+  }
+  parts = merge_adjacent(std::move(parts));
   if (layout.index.empty()) return parts;
   checkpoint::write_text(file_system, checkpoint::join_path(save.directory(), model::kIndexFile),
                          layout.index);

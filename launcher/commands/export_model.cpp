@@ -181,6 +181,12 @@ void write_index(const std::vector<ExportShard>& shards, int64_t total_bytes,
 std::string with_config_dtype(const std::string& config, const std::string& path, Dtype dtype) {
   Json tree = parse_ordered_json(config, {.name = path, .limits = kConfigLimits});
   if (!tree.is_object()) throw Error("{} is not a JSON object", path);
+  if (tree.contains("text_config")) {
+    throw Error(
+        "{}: the checkpoint's states are those of the language model alone. The checkpoint's "
+        "folder is the whole model: transformers can load it as it is",
+        path);
+  }
   const std::string_view name = dtype_info(dtype).config;
   tree[tree.contains("dtype") ? "dtype" : "torch_dtype"] = name;
   if (tree.contains("torch_dtype")) tree["torch_dtype"] = name;

@@ -89,7 +89,7 @@ std::string stored_name(const Family& family, const std::string& canonical) {
 }
 
 std::string stored_name(const ModelSpec& spec, const std::string& canonical) {
-  return stored_name(family_of(spec), canonical);
+  return stored_name(family_in_memory(spec), canonical);
 }
 
 std::vector<PlannedTensor> stored_tensors(const Family& family, const PlannedTensor& parameter) {
@@ -133,7 +133,7 @@ std::optional<std::string> canonical_name(const Family& family, const std::strin
 }
 
 std::optional<std::string> canonical_name(const ModelSpec& spec, const std::string& stored) {
-  return canonical_name(family_of(spec), stored);
+  return canonical_name(family_in_files(spec), stored);
 }
 
 std::optional<std::string> skipped_prefix(const Family& family, int64_t num_layers,

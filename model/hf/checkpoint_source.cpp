@@ -14,6 +14,7 @@
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/model_layout.h"
+#include "model/hf/multimodal.h"
 #include "model/hf/nf4_source.h"
 #include "model/weight_source.h"
 
@@ -118,7 +119,7 @@ void StoredParameter::read(const ParamSlice& part, torch::Tensor out) const {
 }
 
 CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const ModelSpec& spec)
-    : CheckpointSource(directory, spec, family_of(spec), parameter_names(spec)) {}
+    : CheckpointSource(directory, spec, family_in_files(spec), parameter_names(spec)) {}
 
 CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const ModelSpec& spec,
                                    const Family& family, const std::set<std::string>& parameters)
@@ -132,7 +133,7 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const
 
 void CheckpointSource::add(const std::string& stored, const SafetensorsDirectory::FileTensor& entry,
                            const std::set<std::string>& parameters) {
-  if (is_ignored_buffer(family_, stored)) return;
+  if (is_other_tensor(spec_, stored) || is_ignored_buffer(family_, stored)) return;
   if (skipped_prefix(family_, spec_.num_layers, stored)) return;
   const auto piece = stored_piece(family_, stored);
   const auto name = piece ? piece->canonical : canonical_name(family_, stored);
@@ -204,23 +205,33 @@ void CheckpointSource::read(const ParamSlice& part, torch::Tensor out) {
 
 std::vector<std::string> untrained_tensors(const std::filesystem::path& directory,
                                            const ModelSpec& spec, const Family& family) {
+  std::vector<std::string> lines;
+  if (spec.multimodal && !spec.multimodal->others.empty()) {
+    lines.push_back(
+        fmt::format("not trained, and copied to a saved model: {} beside the language model",
+                    pluralize(std::ssize(spec.multimodal->others), "tensor")));
+  }
   const bool skips = family.skips_later_layers || !family.skipped_prefixes.empty();
-  if (!skips || !has_weights(directory)) return {};
+  if (!skips || !has_weights(directory)) return lines;
   std::map<std::string, int64_t> skipped;  // by prefix
   const SafetensorsDirectory files(directory);
-  for (const auto& [stored, entry] : files.entries())
-    if (const auto prefix = skipped_prefix(family, spec.num_layers, stored)) ++skipped[*prefix];
+  for (const auto& [stored, entry] : files.entries()) {
+    const auto prefix = skipped_prefix(family, spec.num_layers, stored);
+    if (prefix && !is_other_tensor(spec, stored)) ++skipped[*prefix];
+  }
   std::vector<std::string> counts;
   for (const auto& [prefix, count] : skipped)
     counts.push_back(fmt::format("{} {}*", pluralize(count, "tensor"), prefix));
-  if (counts.empty()) return {};
-  return {fmt::format("skipped, as in transformers, and neither trained nor saved: {}",
-                      fmt::join(counts, ", "))};
+  if (!counts.empty()) {
+    lines.push_back(fmt::format("skipped, as in transformers, and neither trained nor saved: {}",
+                                fmt::join(counts, ", ")));
+  }
+  return lines;
 }
 
 std::vector<std::string> untrained_tensors(const std::filesystem::path& directory,
                                            const ModelSpec& spec) {
-  return untrained_tensors(directory, spec, family_of(spec));
+  return untrained_tensors(directory, spec, family_in_files(spec));
 }
 
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& directory,

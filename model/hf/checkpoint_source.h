@@ -66,7 +66,8 @@ class CheckpointSource : public WeightSource {
 };
 
 // Returns lines about the tensors of the directory's files that are no parameters of the model but
-// may have a use: one line about those that transformers skips. Buffers have none.
+// may have a use: those that transformers skips, and those beside a multimodal model's language
+// model. There is no line about buffers.
 std::vector<std::string> untrained_tensors(const std::filesystem::path& directory,
                                            const ModelSpec& spec, const Family& family);
 std::vector<std::string> untrained_tensors(const std::filesystem::path& directory,

@@ -89,9 +89,9 @@ fs::path find_snapshot(const fs::path& cache, std::string name) {
 // Files in which a run records facts about the model that it has made.
 constexpr std::array<std::string_view, 4> kRunRecords = {"trainer_state.json", "all_results.json",
                                                          "train_results.json", "eval_results.json"};
-constexpr std::array<std::string_view, 5> kAuxiliaryFiles = {
-    "generation_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
-    "added_tokens.json"};
+constexpr std::array<std::string_view, 7> kAuxiliaryFiles = {
+    "generation_config.json", "special_tokens_map.json",  "vocab.json",           "merges.txt",
+    "added_tokens.json",      "preprocessor_config.json", "processor_config.json"};
 
 constexpr const char* kFromGguf =
     "transformers converts it: AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=NAME)"

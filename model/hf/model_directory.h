@@ -22,8 +22,8 @@ void check_model_directory(const std::filesystem::path& directory);
 // what to do.
 std::string missing_config_hint(const std::filesystem::path& directory);
 
-// Returns whether the file is one that a new model copies from its source: tokenizer, chat template
-// or generation settings.
+// Returns whether the file is one that a new model copies from its source: tokenizer, chat
+// template, a multimodal model's processor, or generation settings.
 bool is_auxiliary_file(const std::string& name);
 
 // Returns whether the file belongs to a model: config.json, weights of any kind, adapters,

@@ -31,13 +31,25 @@ std::string to_text(const Json& json) {
   return json.dump(2) + "\n";
 }
 
+// Adds a key that the object does not have. Json's operator[] would compare it with all others, of
+// which a model with many experts has tens of thousands.
+void add_key(Json& object, const std::string& key, Json value) {
+  object.get_ref<Json::object_t&>().emplace_back(key, std::move(value));
+}
+
 std::string index_text(const ModelLayout& layout) {
-  Json index, weight_map;
+  Json index, weight_map = Json::object();
   int64_t total = 0;
   for (const ModelLayout::ShardFile& file : layout.files) {
     for (const PlannedTensor& tensor : file.tensors) {
       total += num_bytes(tensor, layout.dtype);
-      weight_map[tensor.name] = file.name;
+      add_key(weight_map, tensor.name, file.name);
+    }
+  }
+  for (const ModelLayout::CopiedFile& file : layout.copied_files) {
+    for (const CopiedTensor& tensor : file.tensors) {
+      total += tensor.bytes;
+      add_key(weight_map, tensor.name, file.name);
     }
   }
   index["metadata"]["total_size"] = total;
@@ -52,20 +64,18 @@ void copy_tokenizer(const fs::path& source, const fs::path& output, const fs::pa
              read_file(chat_template.string(), kConfigLimits.bytes));
 }
 
-}  // namespace
-
-SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
-                                   const std::vector<PlannedTensor>& tensors) {
+// Returns the layout of a file of these tensors.
+SafetensorsLayout plan_file(const std::vector<CopiedTensor>& tensors) {
   SafetensorsLayout layout;
   Json header;
   header["__metadata__"] = {{"format", "pt"}};
   int64_t offset = 0;
-  for (const PlannedTensor& tensor : tensors) {
-    const int64_t end = offset + num_bytes(tensor, dtype);
-    header[tensor.name] = {
-        {"dtype", dtype_name(dtype)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+  for (const CopiedTensor& tensor : tensors) {
+    const int64_t end = offset + tensor.bytes;
     const bool added = layout.offsets.try_emplace(tensor.name, offset).second;
     ZEROTH_CHECK(added, "{} is planned twice", tensor.name);
+    add_key(header, tensor.name,
+            {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}});
     offset = end;
   }
   std::string text = header.dump();
@@ -79,9 +89,35 @@ SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
   return layout;
 }
 
+// Appends `tensor` to the last one of `files`, or to a new one if that would have more bytes than
+// allowed. `filled` counts its bytes.
+template <typename File, typename Tensor>
+void append(std::vector<File>& files, const Tensor& tensor, int64_t bytes, int64_t max_bytes,
+            int64_t& filled) {
+  if (files.empty() || (filled > 0 && filled + bytes > max_bytes)) {
+    files.emplace_back();
+    filled = 0;
+  }
+  filled += bytes;
+  files.back().tensors.push_back(tensor);
+}
+
+}  // namespace
+
+SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
+                                   const std::vector<PlannedTensor>& tensors) {
+  std::vector<CopiedTensor> planned;
+  for (const PlannedTensor& tensor : tensors) {
+    planned.push_back(
+        {tensor.name, std::string(dtype_name(dtype)), tensor.shape, num_bytes(tensor, dtype)});
+  }
+  return plan_file(planned);
+}
+
 int64_t ModelLayout::bytes() const {
   int64_t sum = std::ssize(index);
   for (const ShardFile& file : files) sum += file.layout.size;
+  for (const CopiedFile& file : copied_files) sum += file.layout.size;
   return sum;
 }
 
@@ -92,27 +128,31 @@ int64_t ModelLayout::num_tensors() const {
 }
 
 ModelLayout plan_model(const Family& family, torch::ScalarType dtype,
-                       const std::vector<PlannedTensor>& parameters, int64_t max_shard_bytes) {
+                       const std::vector<PlannedTensor>& parameters, int64_t max_shard_bytes,
+                       const std::vector<CopiedTensor>& copied) {
   ModelLayout layout{.dtype = dtype, .files = {{}}, .locations = {}, .index = {}};
   int64_t filled = 0;
   for (const PlannedTensor& parameter : parameters) {
     for (const PlannedTensor& tensor : stored_tensors(family, parameter)) {
-      const int64_t bytes = num_bytes(tensor, dtype);
-      if (filled > 0 && filled + bytes > max_shard_bytes) {
-        layout.files.emplace_back();
-        filled = 0;
-      }
-      filled += bytes;
-      layout.files.back().tensors.push_back(tensor);
+      append(layout.files, tensor, num_bytes(tensor, dtype), max_shard_bytes, filled);
       layout.locations[parameter.name].push_back({layout.files.size() - 1, 0, tensor});
     }
   }
-  const size_t count = layout.files.size();
-  for (size_t i = 0; i < count; ++i) {
-    ModelLayout::ShardFile& file = layout.files[i];
-    file.name = count == 1 ? "model.safetensors"
-                           : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, count);
+  for (const CopiedTensor& tensor : copied)
+    append(layout.copied_files, tensor, tensor.bytes, max_shard_bytes, filled);
+  const size_t count = layout.files.size() + layout.copied_files.size();
+  size_t index = 0;
+  const auto next_name = [&] {
+    return count == 1 ? "model.safetensors"
+                      : fmt::format("model-{:05}-of-{:05}.safetensors", ++index, count);
+  };
+  for (ModelLayout::ShardFile& file : layout.files) {
+    file.name = next_name();
     file.layout = plan_safetensors(dtype, file.tensors);
+  }
+  for (ModelLayout::CopiedFile& file : layout.copied_files) {
+    file.name = next_name();
+    file.layout = plan_file(file.tensors);
   }
   for (auto& [name, locations] : layout.locations) {
     for (ModelLayout::TensorLocation& location : locations)
@@ -124,7 +164,12 @@ ModelLayout plan_model(const Family& family, torch::ScalarType dtype,
 
 ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
                        const std::vector<PlannedTensor>& parameters, int64_t max_shard_bytes) {
-  return plan_model(family_of(spec), dtype, parameters, max_shard_bytes);
+  const Family family = family_in_files(spec);
+  if (!spec.multimodal) return plan_model(family, dtype, parameters, max_shard_bytes);
+  ModelLayout layout =
+      plan_model(family, dtype, parameters, max_shard_bytes, spec.multimodal->others);
+  layout.copied_from = spec.multimodal->directory;
+  return layout;
 }
 
 void write_model_metadata(const fs::path& source, const fs::path& output, torch::ScalarType dtype,
@@ -134,8 +179,15 @@ void write_model_metadata(const fs::path& source, const fs::path& output, torch:
                                    {.name = path, .limits = kConfigLimits});
   if (!config.is_object()) throw Error("{} is not a JSON object", path);
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_dtype_name(dtype);
-  if (config.contains("torch_dtype")) config["torch_dtype"] = torch_dtype_name(dtype);
-  if (unties_head) config["tie_word_embeddings"] = false;
+  // A multimodal model's text_config describes the language model, whose weights are the new ones.
+  std::vector<Json*> objects = {&config};
+  if (const auto text = config.find("text_config"); text != config.end() && text->is_object())
+    objects.push_back(&*text);
+  for (Json* object : objects) {
+    for (const char* key : {"dtype", "torch_dtype"})
+      if (object->contains(key)) (*object)[key] = torch_dtype_name(dtype);
+    if (unties_head) (*object)["tie_word_embeddings"] = false;
+  }
   config.erase("quantization_config");
   write_file(output / "config.json", to_text(config));
   copy_tokenizer(source, output, chat_template);

@@ -36,6 +36,12 @@ struct ModelLayout {
     std::vector<PlannedTensor> tensors;  // by their names in files
     SafetensorsLayout layout;
   };
+  // A file of tensors that are copied from those of MultimodalModel::directory.
+  struct CopiedFile {
+    std::string name;
+    std::vector<CopiedTensor> tensors;
+    SafetensorsLayout layout;
+  };
   struct TensorLocation {
     size_t file = 0;
     int64_t offset = 0;         // of the first byte
@@ -43,20 +49,24 @@ struct ModelLayout {
   };
   torch::ScalarType dtype = torch::kFloat;
   std::vector<ShardFile> files;
+  std::vector<CopiedFile> copied_files = {};
+  std::filesystem::path copied_from = {};  // MultimodalModel::directory
   // By canonical name: of the tensors of equal sizes that hold the parameter's elements in
   // row-major order.
   std::map<std::string, std::vector<TensorLocation>> locations;
   std::string index;  // text of kIndexFile; empty if there is one file
 
   int64_t bytes() const;        // of all files
-  int64_t num_tensors() const;  // in all files
+  int64_t num_tensors() const;  // that are written, in all files
 };
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-// Returns the layout of a model. `parameters` have their canonical names, a tied weight once. Pure.
+// Returns the layout of a model. `parameters` have their canonical names, a tied weight once. The
+// model of a spec has the other tensors of a multimodal one, too. Pure.
 ModelLayout plan_model(const Family& family, torch::ScalarType dtype,
                        const std::vector<PlannedTensor>& parameters,
-                       int64_t max_shard_bytes = kMaxShardBytes);
+                       int64_t max_shard_bytes = kMaxShardBytes,
+                       const std::vector<CopiedTensor>& copied = {});
 ModelLayout plan_model(const ModelSpec& spec, torch::ScalarType dtype,
                        const std::vector<PlannedTensor>& parameters,
                        int64_t max_shard_bytes = kMaxShardBytes);

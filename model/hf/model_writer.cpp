@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "model/hf/adapter_files.h"
+#include "model/hf/multimodal.h"
 #include "model/hf/temporary_directory.h"
 
 namespace zeroth::model {
@@ -10,8 +11,9 @@ namespace {
 
 ModelLayout plan_files(const WriterOptions& options, const std::vector<PlannedTensor>& parameters) {
   if (options.adapter) return plan_adapter(options.spec, options.adapter->plan, parameters);
-  const Family& family = options.family != nullptr ? *options.family : family_of(options.spec);
-  return plan_model(family, options.dtype, parameters, options.max_shard_bytes);
+  return options.family != nullptr
+             ? plan_model(*options.family, options.dtype, parameters, options.max_shard_bytes)
+             : plan_model(options.spec, options.dtype, parameters, options.max_shard_bytes);
 }
 
 }  // namespace
@@ -28,6 +30,12 @@ ModelWriter::ModelWriter(const WriterOptions& options, const std::vector<Planned
                          options.unties_head);
   }
   open_files(SafetensorsWriter::Access::kCreate);
+  for (const ModelLayout::CopiedFile& file : layout_.copied_files) {
+    SafetensorsWriter copy(path_ / file.name, file.layout);
+    copy_tensors(layout_.copied_from, file.tensors,
+                 [&](std::span<const std::byte> bytes) { copy.append(bytes); });
+    copy.finish();
+  }
   if (!layout_.index.empty()) write_file(path_ / kIndexFile, layout_.index);
 }
 

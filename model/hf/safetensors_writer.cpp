@@ -61,6 +61,17 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::S
                 layout.size);
 }
 
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
+                                     const SafetensorsLayout& layout)
+    : path_(path), appended_to_(std::ssize(layout.header)) {
+  create(layout);
+}
+
+void SafetensorsWriter::append(std::span<const std::byte> bytes) {
+  write_bytes(bytes.data(), bytes.size(), appended_to_);
+  appended_to_ += std::ssize(bytes);
+}
+
 void SafetensorsWriter::create(const SafetensorsLayout& layout) {
   fd_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (fd_.get() < 0) throw_write_error(path_, " cannot be created");

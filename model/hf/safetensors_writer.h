@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,12 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
                     const std::vector<PlannedTensor>& tensors, Access access = Access::kCreate);
 
+  // Creates a file of tensors that append() writes in the layout's order.
+  SafetensorsWriter(const std::filesystem::path& path, const SafetensorsLayout& layout);
+
+  // Writes the next bytes of the file, which begin after the header.
+  void append(std::span<const std::byte> bytes);
+
   // Writes a tensor of any floating dtype, strides and device, of the planned shape; each name
   // once, in any order. Throws as to_saved_dtype() does.
   void write(const std::string& name, const torch::Tensor& tensor);
@@ -54,7 +61,8 @@ class SafetensorsWriter {
   void write_bytes(const void* data, size_t size, int64_t offset);
 
   std::filesystem::path path_;
-  torch::ScalarType dtype_;
+  torch::ScalarType dtype_ = torch::kFloat;
+  int64_t appended_to_ = 0;  // the next byte that append() writes
   std::map<std::string, TensorRegion> regions_;
   FileDescriptor fd_;
 };

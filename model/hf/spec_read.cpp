@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -13,6 +14,8 @@
 #include "model/hf/config_reader.h"
 #include "model/hf/families/family.h"
 #include "model/hf/model_directory.h"
+#include "model/hf/multimodal.h"
+#include "model/hf/safetensors.h"
 #include "model/spec.h"
 
 namespace zeroth::model {
@@ -101,29 +104,57 @@ void read_common(ConfigReader& config, const Family& family, ModelSpec& spec) {
     if (!config.was_read(key)) config.require(key, 1.0);
 }
 
+// Reads what the config.json of a multimodal model says beside text_config. Transformers ties the
+// head by the outer key alone.
+void read_multimodal(ConfigReader& whole, const MultimodalFamily& family, ModelSpec& spec) {
+  spec.tie_word_embeddings = whole.flag("tie_word_embeddings", family.tied);
+  spec.dtype = whole.text("torch_dtype", spec.dtype);
+  spec.dtype = whole.text("dtype", spec.dtype);
+  whole.reject("quantization_config");
+}
+
+[[noreturn]] void reject_family(const ModelSpec& spec, const ConfigReader& whole,
+                                const std::string& origin) {
+  std::string found = fmt::format("model_type is \"{}\"", shortened(spec.family));
+  if (spec.multimodal)
+    found = fmt::format("{} in text_config of \"{}\"", found, spec.multimodal->model_type);
+  if (spec.family.empty() && !whole.errors().empty())
+    found = whole.errors().front() + ": add it, as \"architectures\" says";
+  const std::vector<std::string_view> names = family_names();
+  const std::string_view near = nearest_name(spec.family, names);
+  throw Error(
+      "{}: {}; supported are {}{}; for another kind of model see examples/custom_model, which "
+      "builds one of blocks",
+      origin, found, fmt::join(names, ", "),
+      near.empty() ? "" : fmt::format(", of which {} has the nearest name", near));
+}
+
 }  // namespace
 
 ModelSpec parse_model_spec(const std::string& text, const std::string& origin) {
   const json object = parse_json(text, {.name = origin, .limits = kConfigLimits});
   if (!object.is_object()) throw Error("{} is not a JSON object", origin);
-  ConfigReader config(object);
+  ConfigReader whole(object);
   ModelSpec spec;
-  spec.family = config.text("model_type");
-  const Family* const family = find_family(spec.family);
-  if (family == nullptr) {
-    const std::string found = spec.family.empty() && !config.errors().empty()
-                                  ? config.errors().front() + ": add it, as \"architectures\" says"
-                                  : fmt::format("model_type is \"{}\"", shortened(spec.family));
-    const std::vector<std::string_view> names = family_names();
-    const std::string_view near = nearest_name(spec.family, names);
-    throw Error(
-        "{}: {}; supported are {}{}; for another kind of model see examples/custom_model, which "
-        "builds one of blocks",
-        origin, found, fmt::join(names, ", "),
-        near.empty() ? "" : fmt::format(", of which {} has the nearest name", near));
+  spec.family = whole.text("model_type");
+  const MultimodalFamily* const multimodal = find_multimodal_family(spec.family);
+  const bool has_text =
+      multimodal != nullptr && object.contains("text_config") && object["text_config"].is_object();
+  if (multimodal != nullptr && !has_text) throw Error("{}: text_config is missing", origin);
+  ConfigReader config(has_text ? object["text_config"] : object, has_text ? "text_config." : "");
+  bool is_known = true;
+  if (has_text) {
+    spec.multimodal = {.model_type = spec.family};
+    const auto& known = multimodal->text_families;
+    spec.family = config.text("model_type", std::string(known.front()));
+    is_known = std::ranges::find(known, spec.family) != known.end();
   }
+  const Family* const family = find_family(spec.family);
+  if (family == nullptr || !is_known) reject_family(spec, whole, origin);
   family->read(config, spec);
   read_common(config, *family, spec);
+  if (has_text) read_multimodal(whole, *multimodal, spec);
+  config.add(whole);
   config.collect_unknown_keys(kIgnoredKeys);
   spec.unknown_keys = config.unknown_keys();
   if (!config.errors().empty()) throw Error("{}:\n  {}", origin, listed(config.errors()));
@@ -137,7 +168,9 @@ ModelSpec read_model_spec(const std::filesystem::path& directory) {
     throw Error("{} cannot be read: a model folder needs a config.json{}", path.string(),
                 missing_config_hint(directory));
   }
-  return parse_model_spec(read_file(path, kConfigLimits.bytes), path.string());
+  ModelSpec spec = parse_model_spec(read_file(path, kConfigLimits.bytes), path.string());
+  if (spec.multimodal && has_weights(directory)) find_other_tensors(directory, spec);
+  return spec;
 }
 
 }  // namespace zeroth::model

@@ -10,6 +10,7 @@
 #include "base/files/regular_file.h"
 #include "checkpoint/posix_file_system.h"
 #include "checkpoint/reader.h"
+#include "model/hf/safetensors.h"
 #include "model/hf/safetensors_writer.h"
 #include "tests/model/stacked_family.h"
 #include "tests/support/temp_folder.h"
@@ -165,6 +166,36 @@ TEST_CASE("ranks that share stacked experts make up the files of one writer") {
     }
     CHECK(index == 6);
   }
+}
+
+TEST_CASE("a multimodal model's other tensors are copied into files of their own") {
+  Fixture at;
+  std::filesystem::create_directory(at.directory / "source");
+  const torch::Tensor tower = torch::randn({3, 2});
+  const std::vector<model::PlannedTensor> in_source = {{"vision_tower.a", {3, 2}}};
+  model::SafetensorsWriter source(at.directory / "source/model.safetensors", torch::kHalf,
+                                  in_source);
+  source.write("vision_tower.a", tower);
+  source.finish();
+  model::ModelSpec spec;
+  spec.family = "mistral";
+  spec.multimodal = {.model_type = "mistral3",
+                     .directory = at.directory / "source",
+                     .others = {{"vision_tower.a", "F16", {3, 2}, 12}}};
+  const model::ModelLayout layout = model::plan_model(spec, torch::kFloat, kParameters);
+  const std::vector<torch::Tensor> values = {torch::randn({12}), torch::randn({5})};
+  checkpoint::Save save = at.saver.begin(3, layout.bytes());
+  checkpoint::RankManifest all;
+  all.parts = make_model_files(save, layout);
+  append(all.parts, write(save, layout, values, {{0, 0, 12}, {1, 0, 5}}));
+  save.commit(all, {});
+  const std::filesystem::path step = at.directory / "c/step-3";
+  checkpoint::CheckpointReader reader = checkpoint::CheckpointReader::open(step);
+  CHECK(reader.read_text("model-00002-of-00002.safetensors", 1 << 20) ==
+        read_file(at.directory / "source/model.safetensors", 1 << 20));
+  const model::SafetensorsDirectory saved(step);
+  CHECK(saved.entries().size() == 3);
+  CHECK(saved.entries().contains("model.language_model.embed_tokens.weight"));
 }
 
 TEST_CASE("a part that no rank wrote, or that is written twice, is refused") {

@@ -26,7 +26,7 @@ TEST_CASE("export tells what it made of which checkpoint") {
   CHECK(said == (directory / "hf").string() + ": 4 tensors of 70 B, from " +
                     (directory / "out/checkpoints/step-8").string() +
                     "\n  with config.json, tokenizer.json\n");
-  save_model(directory / "states/checkpoints", 8, model_of(1), /*with_config=*/false);
+  save_model(directory / "states/checkpoints", 8, model_of(1), /*config=*/"");
   CHECK(contains(export_command({directory / "states", directory / "weights"}),
                  "without config.json, which the checkpoint does not have: only the weights\n"));
 }

@@ -212,6 +212,17 @@ TEST_CASE("a disk that has no room for a model stays as it was") {
             .find("Read-only file system") != std::string::npos);
 }
 
+TEST_CASE(
+    "the states of a multimodal model's checkpoint are not exported without its other parts") {
+  const TempFolder directory;
+  save_model(directory / "out/checkpoints", 8, model_of(1),
+             R"({"model_type": "mistral3", "text_config": {"model_type": "mistral"}})");
+  const std::string said = complaint({.from = directory / "out", .to = directory / "hf"});
+  CHECK(said.starts_with((directory / "out/checkpoints/step-8/config.json").string() +
+                         ": the checkpoint's states are those of the language model alone"));
+  CHECK(names_in(directory.path()) == Names{"out"});
+}
+
 TEST_CASE("a checkpoint without states is none to export") {
   const TempFolder directory;
   save_model(directory / "out/checkpoints", 8, {});

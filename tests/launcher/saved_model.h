@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/posix_file_system.h"
@@ -36,7 +37,7 @@ inline std::vector<SavedTensor> model_of(float first) {
 
 // Into `path`, in pieces of three elements at most, with the files of a model beside them.
 inline void save_model(const std::string& path, int64_t step, const std::vector<SavedTensor>& model,
-                       bool with_config = true) {
+                       std::string_view config = kConfigText) {
   checkpoint::SingleRankGroup one;
   checkpoint::Saver saver(checkpoint::PosixFileSystem::make(path), one,
                           {.run_id = "run", .keep = 0});
@@ -61,8 +62,8 @@ inline void save_model(const std::string& path, int64_t step, const std::vector<
     checkpoint::ChunkFile file = save.chunk_file(pieces);
     for (size_t i = 0; i < pieces.size(); ++i) file.write(i, std::as_bytes(std::span(values[i])));
     mine.files.push_back(file.finish(save.chunk_file_name()));
-    if (!with_config) return;
-    write_text(save.path() / "config.json", kConfigText);
+    if (config.empty()) return;
+    write_text(save.path() / "config.json", std::string(config));
     write_text(save.path() / "tokenizer.json", "{\"model\": 1}");
     write_text(save.path() / "model.safetensors", "weights in another precision");
     write_text(save.path() / "trainer_state.json", "{}");

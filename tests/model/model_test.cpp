@@ -106,7 +106,8 @@ const char* const kVariants[] = {"llama",
                                  "ernie4_5_moe",
                                  "llama4_text",
                                  "deepseek_v2",
-                                 "deepseek_v3"};
+                                 "deepseek_v3",
+                                 "mistral3"};
 
 }  // namespace
 

@@ -9,10 +9,9 @@ namespace {
 
 using torch::Tensor;
 
-// A router of tokens that are the logits themselves.
-struct Identity {
-  explicit Identity(const RouterSpec& router, int64_t experts, int64_t top_k,
-                    double coefficient = 0) {
+// A router whose logits are its tokens.
+struct Fixed {
+  explicit Fixed(const RouterSpec& router, int64_t experts, int64_t top_k, double coefficient = 0) {
     spec.hidden_size = experts;
     spec.num_layers = 1;
     spec.experts = ExpertsSpec{.num_experts = experts,
@@ -46,19 +45,18 @@ std::vector<int64_t> sorted(const Tensor& experts) {
 TEST_CASE("weights are probabilities of the chosen, or divided by their sum, and scaled") {
   const Tensor logits = torch::tensor({{1.0F, 3.0F, 2.0F, -1.0F}});
   const Tensor probabilities = logits.softmax(-1);
-  const auto plain = Identity({.normalize = false}, 4, 2).route(logits);
+  const auto plain = Fixed({.normalize = false}, 4, 2).route(logits);
   CHECK(sorted(plain.experts[0]) == std::vector<int64_t>{1, 2});
   CHECK(difference(plain.weights, probabilities.gather(1, plain.experts)) < 1e-6);
-  const auto normalized = Identity({.scale = 2.5}, 4, 2).route(logits);
+  const auto normalized = Fixed({.scale = 2.5}, 4, 2).route(logits);
   CHECK(normalized.weights.sum().item<double>() == doctest::Approx(2.5));
   const auto sigmoid =
-      Identity({.score = RouterScore::kSigmoid, .normalize = false}, 4, 1).route(logits);
+      Fixed({.score = RouterScore::kSigmoid, .normalize = false}, 4, 1).route(logits);
   CHECK(sigmoid.weights.item<double>() == doctest::Approx(1 / (1 + std::exp(-3.0))));
 }
 
 TEST_CASE("a correction bias changes the choice and not the weights") {
-  Identity router({.score = RouterScore::kSigmoid, .correction_bias = true, .normalize = false}, 3,
-                  1);
+  Fixed router({.score = RouterScore::kSigmoid, .correction_bias = true, .normalize = false}, 3, 1);
   CHECK_FALSE(router.parameters["correction_bias"].requires_grad());
   router.parameters["correction_bias"].copy_(torch::tensor({5.0F, 0.0F, 0.0F}));
   const auto choice = router.route(torch::tensor({{-1.0F, 2.0F, 0.0F}}));
@@ -69,14 +67,14 @@ TEST_CASE("a correction bias changes the choice and not the weights") {
 TEST_CASE("groups are kept by their best expert, or by their two best") {
   const Tensor logits = torch::tensor({{5.0F, -5.0F, 4.0F, 3.9F, 0.0F, 0.0F}});
   const RouterSpec by_best = {.groups = 3, .kept_groups = 1, .groups_by_two = false};
-  CHECK(sorted(Identity(by_best, 6, 2).route(logits).experts[0]) == std::vector<int64_t>{0, 1});
+  CHECK(sorted(Fixed(by_best, 6, 2).route(logits).experts[0]) == std::vector<int64_t>{0, 1});
   const RouterSpec by_two = {
       .score = RouterScore::kSigmoid, .groups = 3, .kept_groups = 1, .groups_by_two = true};
-  CHECK(sorted(Identity(by_two, 6, 2).route(logits).experts[0]) == std::vector<int64_t>{2, 3});
+  CHECK(sorted(Fixed(by_two, 6, 2).route(logits).experts[0]) == std::vector<int64_t>{2, 3});
 }
 
 TEST_CASE("in training the tokens of each expert are counted, and scores get their gradient") {
-  const Identity router({.normalize = false}, 3, 1, /*coefficient=*/0.5);
+  const Fixed router({.normalize = false}, 3, 1, /*coefficient=*/0.5);
   const Tensor logits = torch::tensor({{2.0F, 0.0F, 0.0F}, {0.0F, 1.0F, 0.0F}, {3.0F, 0.0F, 1.0F}});
   MicroBatch batch;
   batch.router_sums = std::make_shared<RouterSums>();

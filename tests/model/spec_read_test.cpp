@@ -56,6 +56,42 @@ TEST_CASE("a Llama config gives a gated, bias-free layer with rotary embeddings"
   CHECK(spec.unknown_keys.empty());
 }
 
+TEST_CASE("a multimodal model's text_config describes its language model") {
+  json text = llama();
+  text["model_type"] = "mistral";
+  const json whole = {{"model_type", "mistral3"},
+                      {"dtype", "bfloat16"},
+                      {"vision_config", {{"hidden_size", 8}}},
+                      {"vision_feature_layer", -1},
+                      {"text_config", text}};
+  const ModelSpec spec = parse(whole, json::object());
+  CHECK(spec.family == "mistral");
+  REQUIRE(spec.multimodal);
+  CHECK(spec.multimodal->model_type == "mistral3");
+  CHECK(spec.hidden_size == 32);
+  CHECK(spec.dtype == "bfloat16");
+  CHECK(spec.tie_word_embeddings);
+  CHECK(spec.unknown_keys.empty());
+  CHECK_FALSE(parse(whole, {{"tie_word_embeddings", false}}).tie_word_embeddings);
+  CHECK(parse(whole, {{"text_config", {{"model_type", nullptr}}}}).family == "mistral");
+  const json older = {{"dtype", nullptr}, {"text_config", {{"torch_dtype", "float16"}, {"x", 1}}}};
+  CHECK(parse(whole, older).dtype == "float16");
+  CHECK(parse(whole, older).unknown_keys == std::vector<std::string>{"text_config.x"});
+  const auto refused = [&](json changes) { return refusal(whole, changes); };
+  CHECK(refused({{"text_config", nullptr}}) == "config.json: text_config is missing");
+  text["model_type"] = "llama";
+  CHECK(refused({{"text_config", text}})
+            .starts_with("config.json: model_type is \"llama\" in text_config of \"mistral3\"; "
+                         "supported are arcee, "));
+  CHECK(refused({{"text_config", text}}).find("mistral, mistral3, mixtral, ") != std::string::npos);
+  CHECK(refused({{"quantization_config", {{"quant_method", "fp8"}}}})
+            .find("quantization_config is {") != std::string::npos);
+  text["model_type"] = "mistral";
+  text.erase("vocab_size");
+  CHECK(refused({{"text_config", text}}).find("text_config.vocab_size is missing") !=
+        std::string::npos);
+}
+
 TEST_CASE("a GPT-2 config gives LayerNorm, Conv1D products and trained positions") {
   const ModelSpec spec = parse(gpt2(), json::object());
   CHECK(spec.norm.kind == NormKind::kLayer);

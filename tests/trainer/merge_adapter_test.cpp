@@ -51,8 +51,8 @@ void expect_merged(const Workbench& bench, const std::string& model, int steps) 
 
 TEST_CASE("a merged model has the loss of base and adapter together") {
   const Base bench;
-  const std::string gpt2 = ZEROTH_SOURCE_DIR "/tests/model/fixtures/gpt2";
-  for (const std::string& model : {std::string("base"), gpt2}) {
+  const std::string fixtures = ZEROTH_SOURCE_DIR "/tests/model/fixtures/";
+  for (const std::string& model : {std::string("base"), fixtures + "gpt2", fixtures + "mistral3"}) {
     CAPTURE(model);
     bench.write("ds.json", R"({"lora": {"r": 4, "target_modules": "all-linear", "use_rslora": true,
                                "init_lora_weights": false, "bias": "lora_only"}})");

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/machine/cpu.h"
+#include "model/hf/safetensors.h"
 #include "tests/trainer/free_port.h"
 #include "tests/trainer/workbench.h"
 
@@ -45,6 +46,39 @@ TEST_CASE("the same command twice gives bit-equal losses, another seed others") 
   CHECK(losses(bench.steps("m.jsonl")) == expected_losses());
   REQUIRE(bench.zeroth(2, std::string(kTrain) + "--seed 7").code == 0);
   CHECK(losses(bench.steps("m.jsonl")) != expected_losses());
+}
+
+TEST_CASE("a multimodal model's checkpoints and output keep what is not its language model") {
+  const Workbench bench;
+  const std::filesystem::path source = ZEROTH_SOURCE_DIR "/tests/model/fixtures/mistral3";
+  bench.write("ds.json", R"({"zero_optimization": {"stage": 3}})");
+  const auto run = [&](const std::string& more) {
+    const auto result = bench.zeroth(
+        2, fmt::format("--model {} --data train.bin --seq-len 16 --global-batch 4 --lr 1e-2 "
+                       "--deepspeed ds.json --steps 4 --save-every 2 --metrics m.jsonl {}",
+                       source.string(), more));
+    REQUIRE_MESSAGE(result.code == 0, result.out << result.err);
+    return result.out;
+  };
+  CHECK(has(run("--output out"),
+            "not trained, and copied to a saved model: 15 tensors beside the language model"));
+  const std::vector<double> all = losses(bench.steps("m.jsonl"));
+  run("--output again --resume out/checkpoints/step-2");
+  CHECK(losses(bench.steps("m.jsonl")).back() == all.back());
+  const model::SafetensorsDirectory before(source);
+  for (const char* saved_in : {"out", "out/checkpoints/step-2", "again"}) {
+    const model::SafetensorsDirectory after(bench / saved_in);
+    CHECK(after.entries().size() == before.entries().size());
+    for (const auto& [name, tensor] : before.entries()) {
+      const bool trained = name.starts_with("language_model.");
+      const auto saved = after.entries().find(name);
+      REQUIRE_MESSAGE(saved != after.entries().end(), name);
+      const auto bytes = [](const model::SafetensorsDirectory::FileTensor& entry) {
+        return entry.file->bytes(*entry.tensor);
+      };
+      CHECK_MESSAGE(std::ranges::equal(bytes(tensor), bytes(saved->second)) != trained, name);
+    }
+  }
 }
 
 TEST_CASE("two ranks run under torchrun's environment as under zeroth") {

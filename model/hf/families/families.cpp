@@ -1,6 +1,8 @@
 // The table of families.
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <vector>
 
 #include "base/error.h"
 #include "model/hf/families/family.h"
@@ -83,11 +85,23 @@ const auto& table() {
   return kTable;
 }
 
+constexpr std::string_view kGemma3[] = {"gemma3_text"};
+constexpr std::string_view kMistral3[] = {"mistral", "ministral3"};
+constexpr std::string_view kLlama4[] = {"llama4_text"};
+constexpr MultimodalFamily kMultimodal[] = {{"gemma3", kGemma3, /*tied=*/true},
+                                            {"llama4", kLlama4, /*tied=*/false},
+                                            {"mistral3", kMistral3, /*tied=*/true}};
+
 }  // namespace
 
 const Family* find_family(std::string_view model_type) {
   const auto found = std::ranges::find(table(), model_type, &Family::model_type);
   return found == table().end() ? nullptr : &*found;
+}
+
+const MultimodalFamily* find_multimodal_family(std::string_view model_type) {
+  const auto* found = std::ranges::find(kMultimodal, model_type, &MultimodalFamily::model_type);
+  return found == std::end(kMultimodal) ? nullptr : found;
 }
 
 const Family& family_of(const ModelSpec& spec) {
@@ -96,9 +110,27 @@ const Family& family_of(const ModelSpec& spec) {
   return family->variant == nullptr ? *family : *family->variant(spec);
 }
 
+Family family_in_memory(const ModelSpec& spec) {
+  Family family = family_of(spec);
+  if (spec.multimodal) family.prefix = "model.language_model.";
+  return family;
+}
+
+Family family_in_files(const ModelSpec& spec) {
+  Family family = family_in_memory(spec);
+  if (!spec.multimodal || !spec.multimodal->has_old_names) return family;
+  family.prefix = "language_model.model.";
+  family.head = "language_model.lm_head.";
+  return family;
+}
+
 std::vector<std::string_view> family_names() {
   std::vector<std::string_view> names;
   for (const Family& family : table()) names.push_back(family.model_type);
+  for (const MultimodalFamily& family : kMultimodal) {
+    if (std::ranges::any_of(family.text_families, find_family)) names.push_back(family.model_type);
+  }
+  std::ranges::sort(names);
   return names;
 }
 

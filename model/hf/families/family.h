@@ -66,11 +66,25 @@ struct Family {
   std::optional<int64_t> padding_token = {};
 };
 
+// A MultimodalFamily has a language model beside other parts, such as a vision tower. Its
+// config.json has that model's in text_config.
+struct MultimodalFamily {
+  std::string_view model_type;
+  std::span<const std::string_view> text_families;  // the first one if text_config names none
+  bool tied = false;                                // tie_word_embeddings, if it is missing
+};
+
 // Returns the family of a model_type, or null.
 const Family* find_family(std::string_view model_type);
+const MultimodalFamily* find_multimodal_family(std::string_view model_type);
 // Returns the family of a spec that was read from a config.json.
 const Family& family_of(const ModelSpec& spec);
-// Returns the model_types of all families.
+// Returns the family with the names that transformers has in memory, and with those of the model's
+// files: they differ from family_of() for the language model of a multimodal one.
+Family family_in_memory(const ModelSpec& spec);
+Family family_in_files(const ModelSpec& spec);
+// Returns the model_types of all families, and of the multimodal ones that have one of these, in
+// alphabetical order.
 std::vector<std::string_view> family_names();
 
 }  // namespace zeroth::model
