@@ -59,7 +59,10 @@ std::optional<std::string> rewrite(std::string_view name, std::string_view from,
 }
 
 std::string_view without_prefix(const Family& family, std::string_view name) {
-  if (name.starts_with(family.prefix)) name.remove_prefix(family.prefix.size());
+  std::string_view prefix = family.prefix;
+  // Files of the bare base model lack what it is called in the full one.
+  if (!name.starts_with(prefix)) prefix.remove_prefix(prefix.find('.') + 1);
+  if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   return name;
 }
 

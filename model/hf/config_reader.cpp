@@ -18,6 +18,10 @@ const nlohmann::json* ConfigReader::find(const std::string& key) {
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
 
+bool ConfigReader::is_null(const std::string& key) {
+  return has(key) && find(key) == nullptr;
+}
+
 int64_t ConfigReader::size(const std::string& key, std::optional<int64_t> fallback, int64_t max) {
   const double value = number(key, fallback ? std::optional<double>(*fallback) : std::nullopt);
   const auto entry = object_.find(key);

@@ -41,6 +41,7 @@ class ConfigReader {
   bool flag(const std::string& key, bool fallback);
   std::string text(const std::string& key, std::optional<std::string> fallback = std::nullopt);
   bool has(const std::string& key) const { return object_.contains(key); }  // also when null
+  bool is_null(const std::string& key);                                     // and not absent
   // Returns null when the key is absent or null.
   const nlohmann::json* find(const std::string& key);
   // Returns whether a call of this object has named the key.
@@ -97,11 +98,12 @@ struct RopeKeys {
   const char* partial_key = "partial_rotary_factor";
   bool interleaved = false;
   // Not null: rope_parameters has an object for each type of layer, and this one is read;
-  // rope_scaling is that of full_attention.
+  // rope_scaling adds to that of full_attention.
   const char* layer_type = nullptr;
   std::optional<int64_t> context = {};  // original_max_position_embeddings if it is missing
   const char* parameters = nullptr;     // JSON of rope_parameters if it is missing
   bool has_alpha = false;               // of dynamic scaling: a constant factor of theta (Hunyuan)
+  bool yarn_is_longrope = false;        // "yarn" and "su" are older names of longrope (Phi 3)
 };
 
 // Reads the rotary part of config.json, in its old and its new spelling (spec_rope.cpp): theta,

@@ -34,6 +34,8 @@ const std::set<std::string> kIgnoredKeys = {
     "_attn_implementation", "_attn_implementation_autoset", "gradient_checkpointing",
     "keys_to_ignore_at_inference", "output_attentions", "output_hidden_states", "return_dict",
     "_sliding_window_pattern", "torchscript", "use_bfloat16", "use_cache", "tf_legacy_loss",
+    // How many tensor-parallel ranks trained it, of which only models with slices depend.
+    "pretraining_tp",
     // Tokens.
     "bos_token_id", "cls_token_id", "decoder_start_token_id", "eod_token_id", "eos_token_id",
     "n_ctx", "pad_token_id", "prefix", "sep_token_id", "unk_token_id",
@@ -55,7 +57,7 @@ const std::vector<std::string> kUnsupportedKeys = {
     "layerdrop",
     // Other forms of weights and layers.
     "pruned_heads", "chunk_size_feed_forward", "is_encoder_decoder", "cross_attention_hidden_size",
-    "add_cross_attention", "reorder_and_upcast_attn",
+    "add_cross_attention", "reorder_and_upcast_attn", "per_layer_config",
     // Mixtures of experts.
     "num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok",
     "moe_intermediate_size",
@@ -68,9 +70,9 @@ const std::vector<std::string> kUnsupportedKeys = {
     "qk_layernorm"};
 
 // Factors of other models: accepted only at 1.
-const std::vector<std::string> kUnitFactors = {"pretraining_tp",      "logit_scale",
-                                               "logits_scaling",      "embedding_multiplier",
-                                               "residual_multiplier", "attention_multiplier"};
+const std::vector<std::string> kUnitFactors = {"logit_scale", "logits_scaling",
+                                               "embedding_multiplier", "residual_multiplier",
+                                               "attention_multiplier"};
 
 // Returns the padding token, counted from the end if it is negative, as in nn.Embedding.
 // A missing key means the family's default, null none.
@@ -102,6 +104,7 @@ void read_common(ConfigReader& config, const Family& family, ModelSpec& spec) {
     if (!config.was_read(key)) config.reject(key);
   for (const std::string& key : kUnitFactors)
     if (!config.was_read(key)) config.require(key, 1.0);
+  config.require("is_causal", true);
 }
 
 // Reads what the config.json of a multimodal model says beside text_config. Transformers ties the

@@ -47,9 +47,10 @@ constexpr std::pair<std::string_view, RopeScaling> kKinds[] = {
     {"dynamic", RopeScaling::kDynamic}, {"llama3", RopeScaling::kLlama3},
     {"yarn", RopeScaling::kYarn},       {"longrope", RopeScaling::kLongRope}};
 
-RopeScaling read_kind(ConfigReader& rope) {
+RopeScaling read_kind(ConfigReader& rope, const RopeKeys& keys) {
   const std::string old_kind = rope.text("type", "default");
-  const std::string kind = rope.text("rope_type", old_kind);
+  std::string kind = rope.text("rope_type", old_kind);
+  if (keys.yarn_is_longrope && (kind == "yarn" || kind == "su")) kind = "longrope";
   return rope.choose("rope_type", kind, kKinds, "default, linear, dynamic, llama3, yarn, longrope");
 }
 
@@ -129,31 +130,51 @@ struct Section {
   json object;
 };
 
+// Returns the section with an empty object in place of anything else, which is an error.
+Section require_object(ConfigReader& config, Section section) {
+  if (section.object.is_object()) return section;
+  config.add_error(section.key, "is {}, expected an object", quoted(section.object));
+  return {section.key, json::object()};
+}
+
+// Returns the object that has the rotary parameters of the layers of one type.
+Section find_layer_parameters(ConfigReader& config, const char* layer_type) {
+  const json* const parameters = config.find("rope_parameters");
+  const json* const scaling = config.find("rope_scaling");
+  Section found{"rope_parameters", json::object()};
+  if (parameters != nullptr) found = require_object(config, {found.key, *parameters});
+  const auto own = found.object.find(layer_type);
+  if (own == found.object.end() && !found.object.empty())
+    config.add_error(found.key, "has no {}, one of this model's types of layers", layer_type);
+  found = {found.key + "." + layer_type,
+           own == found.object.end() || own->is_null() ? json::object() : *own};
+  found = require_object(config, std::move(found));
+  if (scaling == nullptr || std::string_view(layer_type) != kFullAttention) return found;
+  const Section added = require_object(config, {"rope_scaling", *scaling});
+  if (parameters == nullptr && added.object.contains("type") && !added.object.contains("rope_type"))
+    config.add_error(added.key,
+                     "has the key type, which transformers does not read for this "
+                     "model: rename it to rope_type");
+  found.object.update(added.object);
+  if (!added.object.empty()) found.key = added.key;
+  return found;
+}
+
 // Returns the object that has the rotary parameters, empty if there is none.
 Section find_parameters(ConfigReader& config, const RopeKeys& keys) {
+  if (keys.layer_type != nullptr) return find_layer_parameters(config, keys.layer_type);
   const json* parameters = config.find("rope_parameters");
   const json* scaling = config.find("rope_scaling");
-  const bool of_local =
-      keys.layer_type != nullptr && std::string_view(keys.layer_type) == kSlidingAttention;
   Section found{"rope_parameters", json::object()};
   // The old key wins over the new one, as in transformers.
-  if (scaling != nullptr && !scaling->empty() && !of_local) {
+  if (scaling != nullptr && !scaling->empty()) {
     found = {"rope_scaling", *scaling};
   } else if (parameters == nullptr && keys.parameters != nullptr) {
     found.object = parse_json(keys.parameters, {.name = found.key, .limits = kConfigLimits});
-  } else if (parameters != nullptr && keys.layer_type != nullptr && parameters->is_object()) {
-    const auto own = parameters->find(keys.layer_type);
-    if (own == parameters->end() && !parameters->empty())
-      config.add_error(found.key, "has no {}, one of this model's types of layers",
-                       keys.layer_type);
-    found.key += std::string(".") + keys.layer_type;
-    if (own != parameters->end() && !own->is_null()) found.object = *own;
   } else if (parameters != nullptr) {
     found.object = *parameters;
   }
-  if (found.object.is_object()) return found;
-  config.add_error(found.key, "is {}, expected an object", quoted(found.object));
-  return {found.key, json::object()};
+  return require_object(config, std::move(found));
 }
 
 }  // namespace
@@ -163,7 +184,9 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
   RopeSpec spec;
   spec.interleaved = keys.interleaved;
   spec.theta = keys.theta_key == nullptr ? keys.theta : config.positive(keys.theta_key, keys.theta);
-  double partial_factor = config.positive(keys.partial_key, keys.partial_factor);
+  // As in transformers, null is not a missing key.
+  double partial_factor =
+      config.is_null(keys.partial_key) ? 1 : config.positive(keys.partial_key, keys.partial_factor);
 
   const Section section = find_parameters(config, keys);
   ConfigReader rope(section.object, section.key + ".");
@@ -182,7 +205,7 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
   for (const char* layer_type : {kFullAttention, kSlidingAttention, "mrope_section"}) {
     rope.reject(layer_type);
   }
-  spec.scaling = read_kind(rope);
+  spec.scaling = read_kind(rope, keys);
   if (keys.has_alpha && spec.scaling == RopeScaling::kDynamic && rope.find("alpha") != nullptr) {
     const auto dim = static_cast<double>(head_dim);
     spec.theta *= std::pow(rope.positive("alpha"), dim / (dim - 2));
@@ -190,8 +213,11 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
   }
   constexpr const char* kContext = "original_max_position_embeddings";
   std::optional<int64_t> context = keys.context;
-  if (config.find(kContext) != nullptr) context = config.size(kContext);
+  // transformers reads neither this nor truncate where each type of layer has its own parameters.
+  const bool by_layer_type = keys.layer_type != nullptr;
+  if (!by_layer_type && config.find(kContext) != nullptr) context = config.size(kContext);
   read_scaling(rope, rotary_dim, max_positions, context, spec);
+  if (by_layer_type && spec.scaling == RopeScaling::kYarn) rope.require("truncate", true);
   rope.collect_unknown_keys(kOtherScalingKeys);
   config.add(rope);
   return spec;

@@ -131,7 +131,7 @@ TEST_CASE("keys that would change the computation are refused by name and value"
       {{{"hidden_act", "mish"}}, "hidden_act is \"mish\""},
       {{{"attention_dropout", 1.0}}, "attention_dropout is 1, expected 0 <= p < 1"},
       {{{"resid_pdrop", 0.1}}, "resid_pdrop is 0.1"},
-      {{{"pretraining_tp", 2}}, "pretraining_tp is 2"},
+      {{{"logits_scaling", 2}}, "logits_scaling is 2"},
       {{{"sliding_window", 16}}, "sliding_window is 16"},
       {{{"num_local_experts", 8}}, "num_local_experts is 8"},
       {{{"hidden_size", 0}}, "hidden_size is 0, expected a whole number"},
@@ -217,9 +217,9 @@ TEST_CASE("pad_token_id: read as nn.Embedding reads it, missing it is none, GPT-
 
 TEST_CASE("all complaints come together") {
   const std::string said =
-      refusal(llama(), {{"hidden_act", "mish"}, {"pretraining_tp", 2}, {"vocab_size", -1}});
+      refusal(llama(), {{"hidden_act", "mish"}, {"logits_scaling", 2}, {"vocab_size", -1}});
   CHECK(said.find("hidden_act") != std::string::npos);
-  CHECK(said.find("pretraining_tp") != std::string::npos);
+  CHECK(said.find("logits_scaling") != std::string::npos);
   CHECK(said.find("vocab_size") != std::string::npos);
 }
 
@@ -227,6 +227,7 @@ TEST_CASE("keys without known influence are collected") {
   const ModelSpec spec =
       parse(llama(), {{"my_note", "x"},
                       {"use_cache", true},
+                      {"pretraining_tp", 2},
                       {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"taste", 1}}}});
   CHECK(spec.unknown_keys == std::vector<std::string>{"rope_scaling.taste", "my_note"});
 }

@@ -6,7 +6,18 @@
 namespace zeroth::model {
 namespace {
 
+// Refuses what Cohere's own keys can say and transformers, which does not read them, cannot build.
+void check_original_keys(ConfigReader& config) {
+  for (const char* key : {"use_parallel_block", "use_gated_activation", "use_embedding_sharing"})
+    config.require(key, true);
+  config.reject("use_parallel_embedding");
+  config.require("rotary_pct", 1.0);
+  config.require("position_embedding_type", "rope_gptj");
+  config.require("order_of_interleaved_layers", "local_attn_first");
+}
+
 void read_both(ConfigReader& config, ModelSpec& spec, DecoderKeys keys) {
+  check_original_keys(config);
   keys.max_positions = 8192;
   keys.norm = {.kind = NormKind::kLayer, .eps = 1e-5};
   keys.norm_eps_key = "layer_norm_eps";

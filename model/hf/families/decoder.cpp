@@ -17,6 +17,7 @@ constexpr std::pair<std::string_view, Activation> kActivations[] = {
     {"gelu", Activation::kGelu},
     {"gelu_new", Activation::kGeluTanh},
     {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"gelu_fast", Activation::kGeluTanh},
     {"relu", Activation::kRelu},
     {"relu2", Activation::kReluSquared}};
 
@@ -83,14 +84,19 @@ void read_window(ConfigReader& config, const WindowKeys& keys, ModelSpec& spec) 
     return read_layer_types(config, 0, spec);
   }
   const bool is_on = !keys.has_switch || config.flag("use_sliding_window", false);
-  const bool null = config.has("sliding_window") && config.find("sliding_window") == nullptr;
-  const int64_t window = null || !is_on ? 0 : config.size("sliding_window", keys.size);
+  const int64_t window =
+      config.is_null("sliding_window") || !is_on ? 0 : config.size("sliding_window", keys.size);
   int64_t first = 0, end = spec.num_layers;
   if (keys.has_switch && keys.has_first) {
     const double from = config.number("max_window_layers", 28);
     const auto layer =
         static_cast<int64_t>(std::clamp(from, 0.0, static_cast<double>(spec.num_layers)));
     (keys.switch_ends ? end : first) = layer;
+  }
+  if (!keys.has_layer_types) config.reject("layer_types");
+  if (keys.has_layer_types && config.find("layer_types") != nullptr) {
+    if (keys.full_every_key != nullptr) config.find(keys.full_every_key);  // has no effect
+    return read_layer_types(config, window, spec);
   }
   const int64_t full_every = keys.full_every_key == nullptr
                                  ? keys.full_every
@@ -99,20 +105,22 @@ void read_window(ConfigReader& config, const WindowKeys& keys, ModelSpec& spec) 
     const bool full = full_every > 0 && (layer + 1) % full_every == 0;
     spec.layers[layer].window = full ? 0 : window;
   }
-  if (!keys.has_layer_types) return config.reject("layer_types");
-  read_layer_types(config, window, spec);
 }
 
 void read_heads(ConfigReader& config, const DecoderKeys& keys, ModelSpec& spec) {
   spec.num_heads = config.size("num_attention_heads", {}, kMaxWidth);
-  spec.num_kv_heads = keys.kv_heads.value_or(spec.num_heads);
-  if (keys.has_kv_heads)
-    spec.num_kv_heads = config.size("num_key_value_heads", spec.num_kv_heads, kMaxWidth);
+  constexpr const char* kKvHeads = "num_key_value_heads";
+  // As in transformers, null is not a missing key: it means one for each head.
+  const int64_t kv_heads = keys.kv_heads.value_or(spec.num_heads);
+  spec.num_kv_heads = spec.num_heads;
+  if (keys.has_kv_heads && !config.is_null(kKvHeads))
+    spec.num_kv_heads = config.size(kKvHeads, kv_heads, kMaxWidth);
   if (keys.rotated_dim) {
     spec.head_dim = *keys.rotated_dim;
     return;
   }
-  const bool explicit_dim = config.find("head_dim") != nullptr || keys.head_dim;
+  const bool explicit_dim =
+      !config.is_null("head_dim") && (config.has("head_dim") || keys.head_dim);
   spec.head_dim = explicit_dim ? config.size("head_dim", keys.head_dim, kMaxWidth)
                                : spec.hidden_size / std::max<int64_t>(spec.num_heads, 1);
   if (spec.num_heads == 0 || spec.num_kv_heads == 0) return;
@@ -161,6 +169,11 @@ void read_gpt_sizes(ConfigReader& config, ModelSpec& spec) {
   spec.max_positions = config.size("n_positions");
   spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
   require_multiple(config, "n_embd", spec.hidden_size, "n_head", spec.num_heads);
+  // Other names of the same, which win in transformers.
+  config.require("hidden_size", spec.hidden_size);
+  config.require("num_hidden_layers", spec.num_layers);
+  config.require("num_attention_heads", spec.num_heads);
+  config.require("max_position_embeddings", spec.max_positions);
   spec.norm = {
       .kind = NormKind::kLayer, .eps = config.positive("layer_norm_epsilon", 1e-5), .bias = true};
   spec.gated_mlp = false;
@@ -176,7 +189,7 @@ void read_biases(ConfigReader& config, ModelSpec& spec) {
 Activation read_activation(ConfigReader& config, const std::string& key,
                            const std::string& fallback) {
   return config.choose(key, config.text(key, fallback), kActivations,
-                       "silu, gelu, gelu_new, gelu_pytorch_tanh, relu, relu2");
+                       "silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu, relu2");
 }
 
 double read_dropout(ConfigReader& config, const std::string& key, double fallback) {

@@ -17,6 +17,8 @@ void read(ConfigReader& config, ModelSpec& spec, DecoderKeys keys) {
   keys.rope = {.theta = 500000, .interleaved = true};
   read_decoder(config, spec, keys);
   spec.qkv_bias = spec.o_bias = spec.mlp_bias = config.flag("use_bias", false);
+  config.reject("attention_dropout");  // transformers does not apply it
+  spec.attention_dropout = 0;
 }
 
 void read_dense(ConfigReader& config, ModelSpec& spec) {

@@ -8,7 +8,7 @@ namespace zeroth::model {
 namespace {
 
 void read(ConfigReader& config, ModelSpec& spec) {
-  const bool windowed = !config.has("sliding_window") || config.find("sliding_window") != nullptr;
+  const bool windowed = !config.is_null("sliding_window");
   read_decoder(config, spec,
                {.max_positions = 2048,
                 .kv_heads = 32,

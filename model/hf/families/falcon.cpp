@@ -33,6 +33,7 @@ constexpr std::string_view kTargets[] = {"query_key_value"};
 
 void read(ConfigReader& config, ModelSpec& spec) {
   spec.hidden_size = config.size("hidden_size", {}, kMaxWidth);
+  config.require("n_embed", spec.hidden_size);  // older name, which wins in transformers
   spec.intermediate_size = config.size("ffn_hidden_size", 4 * spec.hidden_size, 16 * kMaxWidth);
   spec.num_layers = config.size("num_hidden_layers", {}, kMaxLayers);
   spec.layers.resize(static_cast<size_t>(spec.num_layers));
@@ -64,7 +65,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
   spec.activation = read_activation(config, "activation", "gelu");
   spec.qkv_bias = spec.o_bias = spec.mlp_bias = config.flag("bias", false);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
-  spec.attention_dropout = read_dropout(config, "attention_dropout", 0);
+  config.reject("attention_dropout");  // transformers applies it to some models, in other places
 }
 
 const Family* variant(const ModelSpec& spec);

@@ -13,6 +13,18 @@ constexpr NamePair kSandwichNames[] = {
     {"layers.#.mlp_post_norm.", "layers.#.post_feedforward_layernorm."},
 };
 
+// Refuses a file whose two keys of the activation differ: the version of transformers decides which
+// one is read.
+void check_activation(ConfigReader& config, const DecoderKeys& keys) {
+  const std::string used = config.text(keys.activation_key, keys.activation);
+  for (const char* key : {"hidden_act", "hidden_activation"}) {
+    const std::string other = config.text(key, used);
+    if (other != used)
+      config.add_error(key, "is \"{}\", but {} is \"{}\": keep the one that is meant in both",
+                       shortened(other), keys.activation_key, shortened(used));
+  }
+}
+
 // Reads what the three have in common, with keys.window and keys.rope of one of them.
 void read_gemma(ConfigReader& config, ModelSpec& spec, DecoderKeys keys) {
   keys.head_dim = 256;
@@ -20,6 +32,7 @@ void read_gemma(ConfigReader& config, ModelSpec& spec, DecoderKeys keys) {
   keys.activation = "gelu_pytorch_tanh";
   keys.tied = true;
   read_decoder(config, spec, keys);
+  check_activation(config, keys);
   spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
   spec.embedding_multiplier = std::sqrt(static_cast<double>(spec.hidden_size));
   spec.rounds_embedding_multiplier = true;
@@ -27,13 +40,6 @@ void read_gemma(ConfigReader& config, ModelSpec& spec, DecoderKeys keys) {
 
 void read_gemma1(ConfigReader& config, ModelSpec& spec) {
   read_gemma(config, spec, {.max_positions = 8192, .kv_heads = 16});
-  // transformers 4 read hidden_activation in place of hidden_act, transformers 5 does not.
-  const std::string used = config.text("hidden_act", "gelu_pytorch_tanh");
-  const std::string other = config.text("hidden_activation", used);
-  if (other != used)
-    config.add_error("hidden_activation",
-                     "is \"{}\", but hidden_act is \"{}\": keep the one that is meant in both",
-                     shortened(other), shortened(used));
 }
 
 // Reads what Gemma 2 and 3 have in common.

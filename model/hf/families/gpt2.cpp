@@ -56,6 +56,9 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
 
 void read_gptj(ConfigReader& config, ModelSpec& spec) {
   read_gpt_sizes(config, spec);
+  // Older files have these, which transformers does not read.
+  config.require("rotary", true);
+  config.require("scale_attn_weights", true);
   spec.parallel_residual = ParallelResidual::kOneNorm;
   spec.mlp_bias = spec.head_bias = true;
   spec.rope = {.interleaved = true};

@@ -37,6 +37,8 @@ void read(ConfigReader& config, ModelSpec& spec) {
   spec.mlp_bias = true;
   spec.residual_dropout = spec.embedding_dropout = read_dropout(config, "hidden_dropout", 0);
   config.number("classifier_dropout", 0.1);  // of a head for other tasks
+  // GPT-NeoX-20B has these names of the dropouts, which transformers does not read.
+  for (const char* key : {"attention_probs_dropout_prob", "hidden_dropout_prob"}) config.find(key);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@ constexpr NamePair kNames[] = {
 void read(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec,
                {.max_positions = 2048, .norm = {.eps = 1e-5}, .rope = {.has_alpha = true}});
+  config.require("use_qk_norm", true);  // transformers has the norms in any case
+  config.reject("use_cla");
   spec.qk_norm = QkNorm::kPerHead;
   spec.qk_norm_after_rope = true;
   spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);

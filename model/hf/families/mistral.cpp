@@ -11,6 +11,7 @@ template <bool kHasLayerTypes>
 void read(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec,
                {.max_positions = 131072,
+                .kv_heads = 8,
                 .window = {.allowed = true, .size = 4096, .has_layer_types = kHasLayerTypes}});
   config.reject("attention_bias");
   config.reject("mlp_bias");
@@ -30,15 +31,18 @@ void read_ministral3(ConfigReader& config, ModelSpec& spec) {
                 .window = {.allowed = true}});
   config.reject("attention_bias");
   config.reject("mlp_bias");
-  const nlohmann::json* rope = config.find("rope_parameters");
-  double scale = 0.1;  // of kYarn
+  // Where read_rope() finds them.
+  const nlohmann::json* rope = config.find("rope_scaling");
+  if (rope == nullptr || rope->empty()) rope = config.find("rope_parameters");
+  spec.query_scale = {.scale = 0.1, .interval = spec.rope.original_max_positions};  // kYarn's
   if (rope != nullptr && rope->is_object()) {
     ConfigReader own(*rope, "rope_parameters.");
-    scale = own.number("llama_4_scaling_beta");
+    spec.query_scale->scale = own.number("llama_4_scaling_beta");
+    if (spec.query_scale->interval == 0)
+      spec.query_scale->interval = own.size("original_max_position_embeddings");
     for (const std::string& error : own.errors()) config.add_error("", "{}", error);
   }
-  spec.query_scale = {.scale = scale, .interval = spec.rope.original_max_positions};
-  for (LayerSpec& layer : spec.layers) layer.scales_queries = spec.rope.original_max_positions > 0;
+  for (LayerSpec& layer : spec.layers) layer.scales_queries = true;
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ void read_phi3(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec,
                {.max_positions = 4096,
                 .norm = {.eps = 1e-5},
-                .rope = {.is_partial = true, .context = 4096},
+                .rope = {.is_partial = true, .context = 4096, .yarn_is_longrope = true},
                 .window = {.allowed = true}});
   spec.qkv_layout = QkvLayout::kStacked;
   spec.fused_gate_up = true;

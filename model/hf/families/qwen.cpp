@@ -17,14 +17,15 @@ constexpr WindowKeys kWindow = {
     .allowed = true, .size = 4096, .has_switch = true, .has_layer_types = true};
 
 void read_qwen2(ConfigReader& config, ModelSpec& spec) {
-  read_decoder(config, spec, {.max_positions = kPositions, .window = kWindow});
+  read_decoder(config, spec, {.max_positions = kPositions, .kv_heads = 32, .window = kWindow});
   spec.qkv_bias = true;
   config.reject("attention_bias");
   config.reject("mlp_bias");
 }
 
 void read_qwen3(ConfigReader& config, ModelSpec& spec) {
-  read_decoder(config, spec, {.max_positions = kPositions, .head_dim = 128, .window = kWindow});
+  read_decoder(config, spec,
+               {.max_positions = kPositions, .kv_heads = 32, .head_dim = 128, .window = kWindow});
   spec.qk_norm = QkNorm::kPerHead;
   spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
   config.reject("mlp_bias");
