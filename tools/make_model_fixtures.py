@@ -306,7 +306,8 @@ def main():
         torch.manual_seed(seed)
         attention = values.get("attn_implementation")
         values = {key: value for key, value in values.items() if key != "attn_implementation"}
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **values)).eval()
+        kind = AutoModelForImageTextToText if "text_config" in values else AutoModelForCausalLM
+        model = kind.from_config(AutoConfig.for_model(family, **values)).eval()
         scatter_norms(model)
         scatter_corrections(model)
         fill_padding(model)

@@ -6,49 +6,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "model/hf/checkpoint_map.h"
 #include "model/spec.h"
+#include "tests/model/family_config.h"
 
 namespace zeroth::model::families_test {
 namespace {
 
 using nlohmann::json;
-
-// A config.json with the keys alone that have no default.
-json smallest(const std::string& family) {
-  return {{"model_type", family},   {"vocab_size", 64},        {"hidden_size", 32},
-          {"num_hidden_layers", 3}, {"intermediate_size", 48}, {"num_attention_heads", 4}};
-}
-
-ModelSpec parse(json config, const json& changes = json::object()) {
-  config.merge_patch(changes);
-  return parse_model_spec(config.dump(), "config.json");
-}
-
-std::string refusal(const std::string& family, const json& changes) {
-  try {
-    json config = smallest(family);
-    config.update(changes);  // null stays
-    parse_model_spec(config.dump(), "config.json");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
-std::vector<int64_t> windows(const ModelSpec& spec) {
-  std::vector<int64_t> windows;
-  for (const LayerSpec& layer : spec.layers) windows.push_back(layer.window);
-  return windows;
-}
-
-// Returns a letter for each layer: G and L for global and local rotary embeddings, - for none.
-std::string ropes(const ModelSpec& spec) {
-  std::string text;
-  for (const LayerSpec& layer : spec.layers) text += "-GL"[static_cast<int>(layer.rope)];
-  return text;
-}
 
 }  // namespace
 
@@ -62,20 +26,38 @@ TEST_CASE("families are found by model_type, and listed in messages") {
 }
 
 TEST_CASE("ministral is Mistral with a window in the layers that layer_types names") {
-  const ModelSpec spec = parse(smallest("ministral"));
+  const json heads = {{"num_attention_heads", 8}};
+  const ModelSpec spec = parse_family("ministral", heads);
   CHECK(windows(spec) == std::vector<int64_t>{4096, 4096, 4096});
   CHECK(spec.max_positions == 131072);
-  const json types = {"full_attention", "sliding_attention", "full_attention"};
-  CHECK(windows(parse(smallest("ministral"), {{"layer_types", types}})) ==
-        std::vector<int64_t>{0, 4096, 0});
-  CHECK(refusal("mistral", {{"layer_types", types}}).find("layer_types") != std::string::npos);
-  json off = smallest("ministral");
+  json types = heads;
+  types["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
+  CHECK(windows(parse_family("ministral", types)) == std::vector<int64_t>{0, 4096, 0});
+  CHECK(refusal("mistral", types).find("layer_types") != std::string::npos);
+  json off = heads;
   off["sliding_window"] = nullptr;
-  CHECK(windows(parse_model_spec(off.dump(), "config.json")) == std::vector<int64_t>{0, 0, 0});
+  CHECK(windows(parse_family("ministral", off)) == std::vector<int64_t>{0, 0, 0});
+}
+
+TEST_CASE("a missing number of key and value heads is the family's, and null one for each head") {
+  for (const char* family : {"mistral", "ministral"}) {
+    CHECK(parse_family(family, {{"num_attention_heads", 16}}).num_kv_heads == 8);
+    CHECK(parse_family(family, {{"num_key_value_heads", nullptr}}).num_kv_heads == 4);
+  }
+  for (const char* family : {"qwen2", "qwen3"}) {
+    CHECK(parse_family(family, {{"num_attention_heads", 64}, {"hidden_size", 128}}).num_kv_heads ==
+          32);
+    CHECK(parse_family(family, {{"num_key_value_heads", nullptr}}).num_kv_heads == 4);
+  }
+  CHECK(parse_family("llama").num_kv_heads == 4);
+  const ModelSpec ernie =
+      parse_family("ernie4_5", {{"num_key_value_heads", nullptr}, {"head_dim", nullptr}});
+  CHECK(ernie.num_kv_heads == 4);
+  CHECK(ernie.head_dim == 8);
 }
 
 TEST_CASE("seed_oss has biases of q, k and v, dropouts, and a padding row by default") {
-  const ModelSpec spec = parse(smallest("seed_oss"), {{"num_attention_heads", 8}});
+  const ModelSpec spec = parse_family("seed_oss", {{"num_attention_heads", 8}});
   CHECK(spec.num_kv_heads == 8);
   CHECK(spec.head_dim == 128);
   CHECK(spec.max_positions == 524288);
@@ -85,12 +67,11 @@ TEST_CASE("seed_oss has biases of q, k and v, dropouts, and a padding row by def
   CHECK(spec.attention_dropout == 0.1);
   CHECK(spec.residual_dropout == 0.1);
   CHECK(spec.padding_token == 1);
-  json unpadded = smallest("seed_oss");
-  unpadded.update({{"num_attention_heads", 8}, {"pad_token_id", nullptr}});
-  CHECK(parse_model_spec(unpadded.dump(), "config.json").padding_token == -1);
-  const ModelSpec other =
-      parse(smallest("seed_oss"),
-            {{"num_key_value_heads", 2}, {"attention_bias", false}, {"attention_out_bias", true}});
+  CHECK(parse_family("seed_oss", {{"num_attention_heads", 8}, {"pad_token_id", nullptr}})
+            .padding_token == -1);
+  const ModelSpec other = parse_family(
+      "seed_oss",
+      {{"num_key_value_heads", 2}, {"attention_bias", false}, {"attention_out_bias", true}});
   CHECK_FALSE(other.qkv_bias);
   CHECK(other.o_bias);
   ModelSpec dropped = spec;
@@ -102,7 +83,7 @@ TEST_CASE("seed_oss has biases of q, k and v, dropouts, and a padding row by def
 
 TEST_CASE("helium and ernie4_5 rotate interleaved pairs") {
   const ModelSpec helium =
-      parse(smallest("helium"), {{"num_attention_heads", 20}, {"hidden_size", 2560}});
+      parse_family("helium", {{"num_attention_heads", 20}, {"hidden_size", 2560}});
   CHECK(helium.rope.interleaved);
   CHECK(helium.rope.theta == 100000);
   CHECK(helium.num_kv_heads == 20);
@@ -111,13 +92,13 @@ TEST_CASE("helium and ernie4_5 rotate interleaved pairs") {
   CHECK(helium.padding_token == 3);
   CHECK_FALSE(helium.qkv_bias);
   const json biases = {{"num_key_value_heads", 2}, {"head_dim", 8}, {"attention_bias", true}};
-  CHECK(parse(smallest("helium"), biases).qkv_bias);
-  CHECK_FALSE(parse(smallest("helium"), biases).o_bias);
+  CHECK(parse_family("helium", biases).qkv_bias);
+  CHECK_FALSE(parse_family("helium", biases).o_bias);
   CHECK(refusal("helium", {{"num_key_value_heads", 2}, {"head_dim", 16}})
             .find("head_dim is 16, but 4 heads of it must make up hidden_size 32") !=
         std::string::npos);
 
-  const ModelSpec ernie = parse(smallest("ernie4_5"));
+  const ModelSpec ernie = parse_family("ernie4_5");
   CHECK(ernie.rope.interleaved);
   CHECK(ernie.rope.theta == 500000);
   CHECK(ernie.num_kv_heads == 2);
@@ -126,7 +107,10 @@ TEST_CASE("helium and ernie4_5 rotate interleaved pairs") {
   CHECK(ernie.padding_token == 0);
   CHECK(ernie.tie_word_embeddings);
   CHECK_FALSE(ernie.o_bias);
-  const ModelSpec biased = parse(smallest("ernie4_5"), {{"use_bias", true}, {"rope_theta", 100.0}});
+  CHECK(ernie.attention_dropout == 0);
+  CHECK(refusal("ernie4_5", {{"attention_dropout", 0.1}}).find("attention_dropout is 0.1") !=
+        std::string::npos);
+  const ModelSpec biased = parse_family("ernie4_5", {{"use_bias", true}, {"rope_theta", 100.0}});
   CHECK(biased.qkv_bias);
   CHECK(biased.o_bias);
   CHECK(biased.mlp_bias);
@@ -134,15 +118,15 @@ TEST_CASE("helium and ernie4_5 rotate interleaved pairs") {
 }
 
 TEST_CASE("granite has four factors, of which that of scores is 1 by default") {
-  const ModelSpec spec = parse(smallest("granite"));
+  const ModelSpec spec = parse_family("granite");
   CHECK(spec.score_scale(0) == 1);
   CHECK(spec.embedding_multiplier == 1);
   CHECK(spec.residual_multiplier == 1);
   CHECK(spec.logits_multiplier == 1);
-  const ModelSpec scaled = parse(smallest("granite"), {{"embedding_multiplier", 12},
-                                                       {"attention_multiplier", 0.25},
-                                                       {"residual_multiplier", 0.22},
-                                                       {"logits_scaling", 8}});
+  const ModelSpec scaled = parse_family("granite", {{"embedding_multiplier", 12},
+                                                    {"attention_multiplier", 0.25},
+                                                    {"residual_multiplier", 0.22},
+                                                    {"logits_scaling", 8}});
   CHECK(scaled.score_scale(2) == 0.25);
   CHECK(scaled.embedding_multiplier == 12);
   CHECK(scaled.residual_multiplier == 0.22);
@@ -151,7 +135,7 @@ TEST_CASE("granite has four factors, of which that of scores is 1 by default") {
 }
 
 TEST_CASE("arcee has a plain MLP with squared ReLU") {
-  const ModelSpec spec = parse(smallest("arcee"));
+  const ModelSpec spec = parse_family("arcee");
   CHECK(spec.activation == Activation::kReluSquared);
   CHECK_FALSE(spec.gated_mlp);
   CHECK(spec.norm.eps == 1e-5);
@@ -160,28 +144,28 @@ TEST_CASE("arcee has a plain MLP with squared ReLU") {
 
 TEST_CASE("smollm3 has no rotary embeddings in every fourth layer, or in those of a list") {
   const json four = {{"num_hidden_layers", 4}};
-  const ModelSpec spec = parse(smallest("smollm3"), four);
+  const ModelSpec spec = parse_family("smollm3", four);
   CHECK(ropes(spec) == "GGG-");
   CHECK(spec.rope.theta == 2000000);
   CHECK(spec.tie_word_embeddings);
   CHECK(spec.num_kv_heads == 4);
   CHECK(spec.padding_token == -1);
-  CHECK(ropes(parse(smallest("smollm3"), {{"no_rope_layer_interval", 2}})) == "G-G");
-  CHECK(ropes(parse(smallest("smollm3"), {{"no_rope_layers", {0, 1, 0}}})) == "-G-");
+  CHECK(ropes(parse_family("smollm3", {{"no_rope_layer_interval", 2}})) == "G-G");
+  CHECK(ropes(parse_family("smollm3", {{"no_rope_layers", {0, 1, 0}}})) == "-G-");
   CHECK(refusal("smollm3", {{"no_rope_layers", {0, 2, 0}}}).find("supported are 0 and 1") !=
         std::string::npos);
   CHECK(refusal("smollm3", {{"no_rope_layers", {0}}}).find("one entry for each of the 3 layers") !=
         std::string::npos);
   CHECK(refusal("smollm3", {{"use_sliding_window", true}}).find("use_sliding_window") !=
         std::string::npos);
-  CHECK(parse(smallest("smollm3"),
-              {{"layer_types", {"full_attention", "full_attention", "full_attention"}}})
+  CHECK(parse_family("smollm3",
+                     {{"layer_types", {"full_attention", "full_attention", "full_attention"}}})
             .layer(0)
             .window == 0);
 }
 
 TEST_CASE("starcoder2 has LayerNorm, a plain MLP and biases everywhere") {
-  const ModelSpec spec = parse(smallest("starcoder2"));
+  const ModelSpec spec = parse_family("starcoder2");
   CHECK(spec.num_kv_heads == 2);
   CHECK(spec.max_positions == 4096);
   CHECK(spec.norm.kind == NormKind::kLayer);
@@ -194,17 +178,30 @@ TEST_CASE("starcoder2 has LayerNorm, a plain MLP and biases everywhere") {
   CHECK(spec.tie_word_embeddings);
   CHECK(windows(spec) == std::vector<int64_t>{0, 0, 0});
   CHECK(spec.initializer_range == 0.018042);
-  CHECK(parse(smallest("starcoder2"), {{"sliding_window", 7}}).layer(2).window == 7);
-  const ModelSpec other = parse(smallest("starcoder2"), {{"use_bias", false},
-                                                         {"norm_epsilon", 1e-6},
-                                                         {"residual_dropout", 0.2},
-                                                         {"embedding_dropout", 0.3}});
+  CHECK(parse_family("starcoder2", {{"sliding_window", 7}}).layer(2).window == 7);
+  const ModelSpec other = parse_family("starcoder2", {{"use_bias", false},
+                                                      {"norm_epsilon", 1e-6},
+                                                      {"residual_dropout", 0.2},
+                                                      {"embedding_dropout", 0.3}});
   CHECK_FALSE(other.mlp_bias);
   CHECK(other.norm.eps == 1e-6);
   CHECK(other.residual_dropout == 0.2);
   CHECK(other.embedding_dropout == 0.3);
   CHECK(stored_name(spec, "layers.1.mlp.up.bias") == "model.layers.1.mlp.c_fc.bias");
   CHECK(canonical_name(spec, "model.layers.1.mlp.c_proj.weight") == "layers.1.mlp.down.weight");
+}
+
+TEST_CASE("keys that change every family are refused") {
+  for (const std::string_view name : family_names()) {
+    const std::string family(name);
+    check_refusals(
+        family, {{{{"is_causal", false}}, "is_causal is false; only true is supported"},
+                 {{{"per_layer_config", {{"1", {{"hidden_act", "relu"}}}}}}, "per_layer_config is"},
+                 {{{"add_cross_attention", true}}, "add_cross_attention is true"},
+                 {{{"use_bidirectional_attention", true}}, "use_bidirectional_attention is true"},
+                 {{{"alibi", true}}, "alibi is true"},
+                 {{{"num_experts", 8}}, "num_experts is 8"}});
+  }
 }
 
 TEST_CASE("keys of other families stay refused") {
@@ -214,6 +211,8 @@ TEST_CASE("keys of other families stay refused") {
             .find("embedding_dropout") != std::string::npos);
   CHECK(refusal("starcoder2", {{"layer_types", {"full_attention"}}}).find("layer_types") !=
         std::string::npos);
+  CHECK(refusal("llama", {{"partial_rotary_factor", 0.5}})
+            .find("partial_rotary_factor is 0.5, expected 1") != std::string::npos);
 }
 
 }  // namespace zeroth::model::families_test
