@@ -108,7 +108,7 @@ RunPage::RunPage(std::filesystem::path path, PageFacts facts, Warn warn,
       guard_(std::move(guard)),
       steps_({"loss", "lr", "grad_norm", "tokens_per_s", "peak_share", "memory_mib", "gpu_mib",
               "data_s", "forward_s", "backward_s", "reduce_s", "update_s", "compute_s",
-              "communication_s", "waiting_s"}),
+              "communication_s", "waiting_s", "expert_load_max"}),
       evaluations_({"loss"}),
       start_time_(seconds_now()) {
   if (previous != nullptr) resume_from(*previous);

@@ -39,6 +39,7 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
 OUT = TESTS / "equivalence/fixtures"
 MODELS = ("llama", "qwen3_tied", "gpt2", "llama_pad", "qwen3_pad_tied")
+FAMILIES = ("phi3", "glm4", "smollm3", "qwen2_moe")  # fused products, sandwich norms, NoPE layers, experts: fp32 alone
 STEPS, GLOBAL_BATCH, LENGTH, VOCAB, UNTRAINED = 20, 24, 32, 64, -100
 ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 CLIPPING = 1.0
@@ -235,9 +236,9 @@ def main():
     wanted = parser.parse_args()
     if not wanted.names and not wanted.run:
         write("loss_scales.json", loss_scales())
-    for name in wanted.names or MODELS:
-        makers = {"fp32": train_torch, "bf16": train_deepspeed_bf16}
-        if "_pad" not in name:
+    for name in wanted.names or MODELS + FAMILIES:
+        makers = {"fp32": train_torch} if name in FAMILIES else {"fp32": train_torch, "bf16": train_deepspeed_bf16}
+        if "_pad" not in name and name not in FAMILIES:
             makers |= {
                 "masked": partial(train_torch, masked=True),
                 "cosine": partial(train_torch, schedule=lambda optimizer: lr_schedules.WarmupCosineLR(optimizer, **COSINE)),
@@ -248,7 +249,7 @@ def main():
             makers |= {kind: partial(train_torch, optimizer=kind) for kind in ("adam_l2", "lion", "sgd", "adagrad", "lamb", "adamw_8bit")}
             makers["one_cycle"] = partial(train_torch, schedule=lambda optimizer: lr_schedules.OneCycle(optimizer, **ONE_CYCLE))
             makers["micro_batch_mean"] = train_deepspeed_micro_batches
-        if "_pad" not in name:
+        if "_pad" not in name and name not in FAMILIES:
             makers["lora"] = train_lora
             if name != "gpt2":
                 makers |= {"qlora": train_qlora, "qlora_double": partial(train_qlora, double=True)}

@@ -77,7 +77,7 @@ class NotingLoader : public engine::DataLoader {
 Seen run_rank(const Row& row, const Part& part, const TempFolder& disk,
               const std::shared_ptr<comm::DeviceMesh>& mesh) {
   const fs::path directory =
-      fs::path(ZEROTH_SOURCE_DIR "/tests/model/fixtures") / (row.dropout > 0 ? "gpt2" : "llama");
+      fs::path(ZEROTH_SOURCE_DIR "/tests/model/fixtures") / (row.dropout > 0 ? "gpt2" : row.model);
   model::ModelSpec spec = model::read_model_spec(directory);
   model::override_dropout(spec, row.dropout);
   const configs::Config config = config_of(row, disk);
@@ -127,7 +127,7 @@ std::string name_of(const Row& row) {
                            : row.precision == Precision::kBf16 ? 1
                                                                : 2;
   return fmt::format(
-      "stage {}, on {}, {}, accumulation {}, {} ranks{}{}{}{}", row.stage,
+      "{}, stage {}, on {}, {}, accumulation {}, {} ranks{}{}{}{}", row.model, row.stage,
       kPlaces[static_cast<size_t>(row.offload_device)], kPrecisions[precision], row.accumulation,
       row.ranks, row.tensor > 1 ? fmt::format(" x tensor {}", row.tensor) : "",
       row.pipe > 1

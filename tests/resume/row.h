@@ -27,6 +27,7 @@ struct Row {
   int tensor = 1;  // for each of these so many that share every layer
   int pipe = 1;    // stages of as many ranks as these together
   configs::PipelineConfig::Schedule schedule = configs::PipelineConfig::Schedule::k1F1B;
+  std::string model = "llama";  // a folder of tests/model/fixtures
 };
 
 std::string name_of(const Row& row);

@@ -55,7 +55,12 @@ TEST_CASE("losses, samples, weights and states go on bit by bit") {
        .accumulation = 3,
        .dropout = 0.1,
        .pipe = 2,
-       .schedule = configs::PipelineConfig::Schedule::kZbV}};
+       .schedule = configs::PipelineConfig::Schedule::kZbV},
+      {.stage = 3, .offload_device = OffloadDevice::kNvme, .ranks = 2, .model = "qwen2_moe"},
+      {.stage = 1, .recompute = true, .ranks = 1, .tensor = 2, .model = "qwen2_moe"},
+      {.stage = 2, .precision = Precision::kBf16, .ranks = 2, .model = "glm4"},
+      {.stage = 3, .accumulation = 2, .ranks = 2, .pipe = 2, .model = "phi3"},
+      {.stage = 3, .precision = Precision::kFp16, .ranks = 3, .model = "smollm3"}};
   for (const Combination& values : full ? all : equivalence::pairwise(all)) {
     rows.push_back(row_of(values));
   }

@@ -39,7 +39,7 @@ TEST_CASE("a step's line holds exactly the documented keys in their order") {
       "since_start_s peak_rss_mib peak_gpu_mib peak_share data_s data_wait_s forward_s backward_s "
       "reduce_s "
       "update_s compute_s communication_s waiting_s overlap communication_bytes pipe_idle_s "
-      "offload_read_bytes "
+      "aux_loss expert_load_max experts_unused offload_read_bytes "
       "offload_written_bytes offload_reading_s offload_writing_s offload_under_way_s "
       "offload_waited_s offload_hidden ");
   CHECK(json["step"] == 3);
@@ -53,6 +53,19 @@ TEST_CASE("a step's line holds exactly the documented keys in their order") {
   CHECK(json["backward_s"] == 0.25);
   CHECK(json["overlap"].is_null());
   CHECK(json["offload_written_bytes"] == 0);
+}
+
+TEST_CASE("the load of experts is that of the layer with the most chosen one") {
+  StepRow row = sample_row(1);
+  CHECK(expert_load(row.stats).max == 0);
+  row.stats.expert_tokens = {{4, 4, 4, 4}, {0, 12, 4, 0}};
+  row.stats.aux_loss = 2.5;
+  CHECK(expert_load(row.stats).max == 3);
+  CHECK(expert_load(row.stats).unused == 2);
+  const auto json = nlohmann::json::parse(to_json(row));
+  CHECK(json["expert_load_max"] == 3);
+  CHECK(json["experts_unused"] == 2);
+  CHECK(json["aux_loss"] == 2.5);
 }
 
 TEST_CASE("a step's time is what its rank computed, moved and waited for") {

@@ -74,14 +74,11 @@ void read_layer_types(ConfigReader& config, int64_t window, ModelSpec& spec) {
 }
 
 void read_window(ConfigReader& config, const WindowKeys& keys, ModelSpec& spec) {
-  if (keys.has_chunks) {
-    config.find("layer_types");  // follows from the layers without rotary embeddings
-    return;
-  }
   if (!keys.allowed) {
     config.reject("sliding_window");
     config.reject("use_sliding_window");
-    return read_layer_types(config, 0, spec);
+    if (!keys.own_layer_types) read_layer_types(config, 0, spec);
+    return;
   }
   const bool is_on = !keys.has_switch || config.flag("use_sliding_window", false);
   const int64_t window =

@@ -27,7 +27,7 @@ struct WindowKeys {
   // max_window_layers, with a switch: the window is in the layers from this one on, or before it.
   bool has_first = true, switch_ends = false;
   bool has_layer_types = false;  // layer_types selects the layers; otherwise it is refused
-  bool has_chunks = false;       // layer_types may say so; the family reads them
+  bool own_layer_types = false;  // there is no window, and the family reads layer_types
   // Without layer_types each layer of this number has no window; 0: each has one. The key of the
   // number, if it can be given.
   int64_t full_every = 0;

@@ -21,8 +21,8 @@ constexpr NamePair kDense4Names[] = {
     {"layers.#.mlp.down.", "layers.#.shared_mlp.output_linear."},
 };
 
-void read(ConfigReader& config, ModelSpec& spec) {
-  read_decoder(config, spec, {.max_positions = 2048});
+void read(ConfigReader& config, ModelSpec& spec, const WindowKeys& window = {}) {
+  read_decoder(config, spec, {.max_positions = 2048, .window = window});
   spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
   spec.embedding_multiplier = config.number("embedding_multiplier", 1);
   const double score_scale = config.number("attention_multiplier", 1);
@@ -36,13 +36,17 @@ void read_dense(ConfigReader& config, ModelSpec& spec) {
   spec.mlp_bias = config.flag("mlp_bias", false);
 }
 
-void read_moe(ConfigReader& config, ModelSpec& spec) {
-  read(config, spec);
+void read_sparse(ConfigReader& config, ModelSpec& spec) {
   read_experts(config, spec,
                {.count = "num_local_experts",
                 .size = "intermediate_size",
                 .default_count = 8,
                 .default_top_k = 2});
+}
+
+void read_moe(ConfigReader& config, ModelSpec& spec) {
+  read(config, spec);
+  read_sparse(config, spec);
 }
 
 // Adds an error for layers with state spaces.
@@ -63,11 +67,11 @@ void require_attention(ConfigReader& config) {
 
 void read_hybrid(ConfigReader& config, ModelSpec& spec) {
   require_attention(config);
-  read(config, spec);
+  read(config, spec, {.own_layer_types = true});
   spec.fused_gate_up = true;
   const int64_t shared = config.size("shared_intermediate_size", 1024, 16 * kMaxWidth);
   if (config.number("num_local_experts", 8) > 0) {
-    read_moe(config, spec);
+    read_sparse(config, spec);
     spec.experts->shared_intermediate_size = shared;
   } else {
     spec.intermediate_size = shared;

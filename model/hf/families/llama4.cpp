@@ -44,11 +44,12 @@ void read(ConfigReader& config, ModelSpec& spec) {
                 .head_dim = 128,
                 .norm = {.eps = 1e-5},
                 .rope = {.theta = 500000, .interleaved = true},
-                .window = {.has_chunks = true}});
+                .window = {.own_layer_types = true}});
   spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
   read_sparse(config, spec);
   const int64_t mlp_size = config.size("intermediate_size_mlp", 16384, 16 * kMaxWidth);
   read_rope_layers(config, spec);
+  config.find("layer_types");  // follows from those layers
   const bool whole =
       config.has("attention_chunk_size") && config.find("attention_chunk_size") == nullptr;
   const int64_t chunk = whole ? 0 : config.size("attention_chunk_size", 8192);
