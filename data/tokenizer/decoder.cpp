@@ -25,6 +25,12 @@ std::string join(const Tokens& tokens, std::string_view between = "") {
   return text;
 }
 
+size_t total_bytes(const Tokens& tokens) {
+  size_t sum = 0;
+  for (const std::string& token : tokens) sum += token.size();
+  return sum;
+}
+
 Tokens decode_bytes(const Tokens& tokens) {
   std::string bytes;
   for (const std::string& token : tokens) bytes += decode_byte_level(token);
@@ -105,9 +111,7 @@ std::function<Tokens(Tokens)> make_strip(const JsonView& part) {
 
 std::function<Tokens(Tokens)> make_replace(const JsonView& part) {
   return each([replacement = Replacement(part)](std::string_view token) {
-    const std::string replaced = replacement.run(token, max_output_bytes(token.size()));
-    require_growth("decoder", token.size(), replaced);
-    return replaced;
+    return replacement.run(token, max_output_bytes(token.size()));
   });
 }
 
@@ -134,7 +138,11 @@ Decoder::Decoder(const json& decoder) : joined_by_spaces_(decoder.is_null()) {
 }
 
 std::string Decoder::run(Tokens tokens) const {
-  for (const Step& step : steps_) tokens = step(std::move(tokens));
+  const size_t size = total_bytes(tokens);
+  for (const Step& step : steps_) {
+    tokens = step(std::move(tokens));
+    require_growth("decoder", size, total_bytes(tokens));
+  }
   return join(tokens, joined_by_spaces_ ? " " : "");
 }
 

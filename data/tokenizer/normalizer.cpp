@@ -106,7 +106,7 @@ void Normalizer::run(size_t step, const AlignedText& text, size_t size, bool ali
   if (step == steps_.size()) return sink(text);
   Rewriter next(text, aligned);
   steps_[step](next);
-  require_growth("normalizer", size, next.result().text);
+  require_growth("normalizer", size, next.result().text.size());
   run(step + 1, next.result(), size, aligned, sink);
 }
 
@@ -120,8 +120,8 @@ size_t max_output_bytes(size_t size) {
   return 64 * size + 4096;
 }
 
-void require_growth(std::string_view kind, size_t size, std::string_view text) {
-  if (text.size() <= max_output_bytes(size)) return;
+void require_growth(std::string_view kind, size_t size, size_t grown) {
+  if (grown <= max_output_bytes(size)) return;
   throw Error("{}: a text of {} bytes grows beyond {}", kind, size, max_output_bytes(size));
 }
 

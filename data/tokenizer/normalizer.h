@@ -67,9 +67,9 @@ Regex parse_pattern(const JsonView& part);
 // steps process each other's results.
 size_t max_output_bytes(size_t size);
 
-// Throws the Error "KIND: a text of SIZE bytes grows beyond ..." if `text` is longer than
-// max_output_bytes.
-void require_growth(std::string_view kind, size_t size, std::string_view text);
+// Throws the Error "KIND: a text of SIZE bytes grows beyond ..." if `grown` exceeds
+// max_output_bytes(). `size` is that before the first step.
+void require_growth(std::string_view kind, size_t size, size_t grown);
 
 class Replacement {
  public:

@@ -34,4 +34,14 @@ TEST_CASE("A decoder that lacks a part, or has too many, is refused") {
   check_contains(error(many), "decoder.decoders[100]: more than 100 steps");
 }
 
+TEST_CASE("Steps that let a text grow again and again are not finished") {
+  const json step = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  const Decoder decoder({{"type", "Sequence"}, {"decoders", json(60, step)}});
+  check_contains(error_of([&] {
+                   decoder.run({"a", "a"});
+                 }),
+                 "decoder: a text of 2 bytes grows beyond 4224");
+  CHECK(decoder.run({"b"}) == "b");
+}
+
 }  // namespace zeroth::data::decoder_test
