@@ -4,9 +4,13 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/text/printable.h"
+#include "model/hf/families/family.h"
+#include "model/spec.h"
 #include "tests/fuzz/mutant.h"
 #include "tests/fuzz/readers.h"
 #include "tests/support/temp_folder.h"
@@ -31,9 +35,19 @@ int64_t peak_kib() {
 
 const int64_t kib_at_start = peak_kib();
 
+// A config.json of each family, and of variants.
+std::vector<fs::path> model_configs() {
+  std::vector<fs::path> files;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(ZEROTH_SOURCE_DIR) / "tests/model/fixtures"))
+    if (fs::exists(entry.path() / "config.json")) files.push_back(entry.path() / "config.json");
+  return files;
+}
+
 // In the order of their names.
 std::vector<fs::path> corpus(const Reader& reader) {
   std::vector<fs::path> files;
+  if (std::string_view(reader.name) == "model_config") files = model_configs();
   for (const auto& entry :
        fs::directory_iterator(fs::path(ZEROTH_SOURCE_DIR) / "tests/fuzz/corpus" / reader.name)) {
     files.push_back(entry.path());
@@ -87,8 +101,36 @@ TEST_CASE(
     REQUIRE(!originals.empty());
     for (uint64_t seed = 0; seed < kMutants; ++seed) {
       expect_kept(reader, mutant(originals, seed), "mutant " + std::to_string(seed));
+      const auto object = json_mutant(originals, seed);
+      if (object) expect_kept(reader, *object, "JSON mutant " + std::to_string(seed));
     }
   }
+}
+
+TEST_CASE("the config.json of every family is among the files that are changed") {
+  std::set<std::string> families;
+  for (const fs::path& file : model_configs()) {
+    INFO(file.string());
+    families.insert(model::parse_model_spec(read_text(file), "config.json").family);
+  }
+  for (const std::string_view family : model::family_names())
+    CHECK_MESSAGE(families.contains(std::string(family)), family);
+}
+
+TEST_CASE("a mutant of JSON is JSON, and mostly unlike its original") {
+  const std::vector<std::string> originals = {R"({"a":[1,2,{"b":null}],"c":{"d":1.5}})",
+                                              R"({"e":"x"})"};
+  int changed = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const auto text = json_mutant(originals, seed);
+    REQUIRE(text);
+    CHECK(text == json_mutant(originals, seed));
+    CHECK(nlohmann::json::accept(*text));
+    changed += *text != originals[0] && *text != originals[1] ? 1 : 0;
+  }
+  CHECK(changed > 80);
+  CHECK_FALSE(json_mutant({"[1]"}, 0));
+  CHECK_FALSE(json_mutant({"{"}, 0));
 }
 
 TEST_CASE("a mutant is the same in every run, and mostly unlike its original") {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <typeinfo>
@@ -27,6 +28,8 @@
 #include "launcher/machine/cores.h"
 #include "launcher/run/slots.h"
 #include "model/hf/checkpoint_map.h"
+#include "model/hf/families/family.h"
+#include "model/hf/model_modules.h"
 #include "model/hf/safetensors.h"
 #include "model/spec.h"
 #include "monitor/curves.h"
@@ -91,20 +94,32 @@ void read_ds_config(std::string_view bytes) {
   (void)configs::parse_text(configs::to_json(resolved.config, resolved.origins), "again.json");
 }
 
+// Also what follows from the spec, without building its blocks.
 void read_model_config(std::string_view bytes) {
-  (void)model::parse_model_spec(std::string(bytes), "config.json");
+  model::ModelSpec spec = model::parse_model_spec(std::string(bytes), "config.json");
+  const double operations = model::flops_per_token(spec, 256);
+  if (!std::isfinite(operations) || operations <= 0) throw Finding("operations of no model");
+  if (spec.num_heads % spec.num_kv_heads != 0) throw Finding("heads that share no whole groups");
+  for (const model::RopeSpec& rope : {spec.rope, spec.local_rope})
+    if (rope.rotary_dim < 0 || rope.rotary_dim > spec.head_dim || rope.rotary_dim % 2 != 0)
+      throw Finding("rotary embeddings that do not fit");
+  if (spec.padding_token >= spec.vocab_size) throw Finding("a padding token beyond the rows");
+  spec.num_layers = std::min<int64_t>(spec.num_layers, 2);
+  for (const model::ModelModule& module : model::list_modules(spec)) {
+    for (const std::string& name : module.parameters)
+      if (model::canonical_name(spec, model::stored_name(spec, name)) != name)
+        throw Finding(name + " has the name of another parameter");
+  }
 }
 
 void read_safetensors(std::string_view bytes) {
   const model::SafetensorsFile file(Scratch::write("x.safetensors", bytes));
-  model::ModelSpec llama, gpt2;
-  llama.family = "llama";
-  gpt2.family = "gpt2";
+  std::vector<model::ModelSpec> specs;
+  for (const std::string_view family : model::family_names()) specs.emplace_back().family = family;
   for (const auto& [name, tensor] : file.tensors()) {
     const auto values = file.bytes(tensor);
     (void)std::vector<std::byte>(values.begin(), values.end());
-    (void)model::canonical_name(llama, name);
-    (void)model::canonical_name(gpt2, name);
+    for (const model::ModelSpec& spec : specs) (void)model::canonical_name(spec, name);
   }
 }
 
