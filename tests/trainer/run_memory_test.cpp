@@ -129,6 +129,7 @@ TEST_CASE(
   const int64_t products = products_of_estimate(plan);
   CHECK(products > 0);
   plan.spec.num_layers = 60;
+  plan.spec.layers.resize(60);
   CHECK(products_of_estimate(plan) == products);
   CHECK(products_of_estimate(large) == products);
 }
