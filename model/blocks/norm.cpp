@@ -1,5 +1,6 @@
 #include "model/blocks/norm.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
 
@@ -60,7 +61,6 @@ class RmsNorm final : public CustomFunction {
 // over the rows in the dtype of x, where a sum in 16 bits soon stops growing, and keeps the rows'
 // means in the dtype of the weight.
 Tensor wide_on_cpu(const Tensor& tensor) {
-  if (!tensor.defined()) return tensor;
   const bool is_16_bit = at::isReducedFloatingType(tensor.scalar_type());
   return tensor.is_cpu() && is_16_bit ? tensor.to(torch::kFloat) : tensor;
 }
@@ -75,8 +75,7 @@ class LayerNorm final : public CustomFunction {
     num_inputs_ = inputs.size();
     TensorVector all = inputs;
     all.resize(3);
-    auto [y, mean, scale] =
-        at::native_layer_norm(all[0], size_, factor(all[1]), wide_on_cpu(all[2]), eps_);
+    auto [y, mean, scale] = at::native_layer_norm(all[0], size_, factor(all), addend(all), eps_);
     all.insert(all.end(), {mean, scale});
     context.save_for_backward(std::move(all));
     return {y};
@@ -89,7 +88,7 @@ class LayerNorm final : public CustomFunction {
     };
     auto [dx, dweight, dbias] = at::native_layer_norm_backward(
         wide_on_cpu(grads[0]).contiguous(), wide_on_cpu(saved[0]), size_, saved[3], saved[4],
-        factor(saved[1]), wide_on_cpu(saved[2]), {needs_grad(0), needs_grad(1), needs_grad(2)});
+        factor(saved), addend(saved), {needs_grad(0), needs_grad(1), needs_grad(2)});
     if (dx.defined()) dx = dx.to(saved[0].scalar_type());
     if (dweight.defined()) dweight = accumulate_grad(saved[1], dweight);
     if (dbias.defined()) dbias = accumulate_grad(saved[2], dbias);
@@ -99,10 +98,18 @@ class LayerNorm final : public CustomFunction {
   }
 
  private:
-  // Returns the weight with its offset; undefined without one.
-  std::optional<Tensor> factor(const Tensor& weight) const {
-    if (!weight.defined()) return std::nullopt;
-    return offset_ == 0 ? wide_on_cpu(weight) : wide_on_cpu(weight) + offset_;
+  // Return the weight with its offset, and the bias, of {x, weight, bias}. If one is missing, those
+  // of a 16-bit x on a CPU are constants, which keep the rows' means in fp32.
+  std::optional<Tensor> factor(const TensorVector& inputs) const {
+    if (!inputs[1].defined()) return constant(inputs[0], 1);
+    return offset_ == 0 ? wide_on_cpu(inputs[1]) : wide_on_cpu(inputs[1]) + offset_;
+  }
+  std::optional<Tensor> addend(const TensorVector& inputs) const {
+    return inputs[2].defined() ? wide_on_cpu(inputs[2]) : constant(inputs[0], 0);
+  }
+  std::optional<Tensor> constant(const Tensor& x, double value) const {
+    if (!x.is_cpu() || !at::isReducedFloatingType(x.scalar_type())) return std::nullopt;
+    return at::full(size_, value, x.options().dtype(torch::kFloat));
   }
 
   std::array<int64_t, 1> size_;

@@ -132,4 +132,50 @@ TEST_CASE("a bf16 RMS norm rounds before it multiplies with the weight") {
   CHECK(torch::equal(norm.forward(x), weight * normal.to(torch::kBFloat16)));
 }
 
+TEST_CASE(
+    "norms without weight or bias, or with an offset or a weight per head, give the formula") {
+  struct Variant {
+    NormSpec spec;
+    int64_t heads = 0;
+  };
+  const Variant variants[] = {{{.kind = NormKind::kLayer}},
+                              {{.kind = NormKind::kLayer, .weight = false}},
+                              {{.kind = NormKind::kLayer, .bias = true, .weight_offset = 1}},
+                              {{.kind = NormKind::kLayer}, 3},
+                              {{.kind = NormKind::kRms, .weight = false}},
+                              {{.kind = NormKind::kRms, .weight_offset = 1}},
+                              {{.kind = NormKind::kRms}, 3}};
+  torch::manual_seed(11);
+  for (const torch::Dtype dtype : {torch::kFloat, torch::kBFloat16}) {
+    const double limit = dtype == torch::kFloat ? 2e-6 : 2e-2;
+    for (const auto& [spec, heads] : variants) {
+      CAPTURE(static_cast<int>(spec.kind));
+      CAPTURE(spec.weight);
+      CAPTURE(heads);
+      const Norm norm(spec, 16, heads);
+      Parameters parameters = randomise(norm);
+      for (auto& [name, tensor] : parameters) tensor.set_data(tensor.detach().to(dtype));
+      const Tensor x = torch::randn({2, 5, 3, 16}).to(dtype).requires_grad_();
+      const Tensor dy = torch::randn({2, 5, 3, 16}).to(dtype);
+      const Tensor y = norm.forward(x);
+      CHECK((y.scalar_type() == dtype));
+      y.backward(dy);
+
+      const Tensor wide = x.detach().to(torch::kDouble).requires_grad_();
+      const Tensor centered = spec.kind == NormKind::kLayer ? wide - wide.mean(-1, true) : wide;
+      Tensor expected = centered * (centered.square().mean(-1, true) + spec.eps).rsqrt();
+      std::map<std::string, Tensor> doubles;
+      for (const auto& [name, tensor] : parameters)
+        doubles[name] = tensor.detach().to(torch::kDouble).requires_grad_();
+      if (spec.weight) expected = expected * (doubles["weight"] + spec.weight_offset);
+      if (spec.bias) expected = expected + doubles["bias"];
+      expected.backward(dy.to(torch::kDouble));
+      CHECK(difference(y.detach(), expected.detach()) < limit);
+      CHECK(difference(x.grad(), wide.grad()) < limit);
+      for (const auto& [name, tensor] : parameters)
+        CHECK(difference(tensor.grad(), doubles[name].grad()) < limit);
+    }
+  }
+}
+
 }  // namespace zeroth::model::norm_test
