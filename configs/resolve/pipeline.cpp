@@ -73,7 +73,7 @@ void fill_mesh(Context& context, Config& config) {
 }
 
 void check_pipeline(Context& context, const Config& config) {
-  using enum Schedule;
+  using enum PipelineConfig::Schedule;
   const auto& [stages, schedule, chunks, partition] = config.pipeline;
   if (stages == 1 && schedule != k1F1B && schedule != kBreadthFirst) {
     context.add_error(
