@@ -1,5 +1,6 @@
 #include "engine/step/expert_loads.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -41,13 +42,16 @@ void ExpertLoads::finish_forward(const model::MicroBatch& batch, double weight) 
   int64_t begin = 0;
   for (const auto& [label, experts] : blocks_) {
     const auto layer = sums.layers.find(label);
-    if (layer != sums.layers.end()) {
-      counts_.narrow(0, begin, experts).add_(layer->second.counts);
-      coefficient = std::max(coefficient, layer->second.aux_loss_coef);
-    }
+    if (layer != sums.layers.end()) counts_.narrow(0, begin, experts).add_(layer->second.counts);
     begin += experts;
   }
-  if (coefficient > 0) balance(sums, batch, weight);
+  if (coefficient == 0) return;
+  // A stage runs backward before the others have run forward.
+  if (mesh_.layout().shape()[comm::MeshDim::kPp] > 1)
+    throw Error(
+        "the load balancing loss of experts needs the loads of all stages of the pipeline before "
+        "one of them runs backward: set pipeline.stages to 1, or the loss's coefficient to 0");
+  balance(sums, batch, weight);
 }
 
 void ExpertLoads::balance(model::RouterSums& sums, const model::MicroBatch& batch, double weight) {

@@ -21,13 +21,13 @@ class ExpertLoads {
   // `mesh` must outlive it.
   ExpertLoads(const model::Blocks& blocks, const comm::DeviceMesh& mesh);
 
-  // Forgets the last step.
+  // Resets the sums.
   void begin_step();
   // Prepares a micro-batch of training.
   void prepare(model::MicroBatch& batch) const;
-  // Takes what was counted, after the forward of all blocks; `weight` is this rank's part of the
+  // Adds what was counted, after the forward of all blocks; `weight` is this rank's part of the
   // sum of losses' weights (label tokens / divisor). Collective if the blocks have a load balancing
-  // loss.
+  // loss; throws an Error then in a pipeline.
   void finish_forward(const model::MicroBatch& batch, double weight);
 
   // Returns this rank's sums, fp64 on the device: the load balancing losses times their weights and

@@ -233,8 +233,8 @@ Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) co
 }
 
 Tensor Attention::attend(const Heads& heads, const MicroBatch& batch) {
-  const bool in_chunks = layer_.chunk > 0 && heads.q.size(1) > layer_.chunk;
-  const Tensor first_keys = in_chunks ? tables_->chunks.get(batch, layer_.chunk) : batch.first_keys;
+  const bool in_chunks = is_in_chunks(heads.q.size(1));
+  const Tensor first_keys = visible_from(heads.q.size(1), batch);
   if (cpu_attention_supports(heads.q, heads.v)) {
     return cpu_attention(heads.q, heads.k, heads.v,
                          {.scale = scale_,
@@ -255,7 +255,8 @@ Tensor Attention::attend(const Heads& heads, const MicroBatch& batch) {
                              .capability = gpu_capability(heads.q.device())});
   };
   const bool on_gpu = heads.q.is_cuda(), packed = first_keys.defined();
-  if (packed && on_gpu && head_dim_ % 8 == 0 && gpu_supports(/*masked=*/false)) {
+  if (packed && on_gpu && head_dim_ % 8 == 0 && heads.v.size(3) == head_dim_ &&
+      gpu_supports(/*masked=*/false)) {
     const CuSeqlens& samples =
         (in_chunks ? tables_->chunk_samples : tables_->samples).get(first_keys, heads.q.device());
     return varlen_attention(heads.q, heads.k, heads.v, samples, scale_, layer_.window).flatten(2);
@@ -283,8 +284,7 @@ Tensor Attention::attend_by_formula(const Heads& heads, const MicroBatch& batch)
     return attend_by_formula(heads.widened(), batch).to(heads.q.scalar_type());
   }
   const int64_t seq = heads.q.size(1);
-  const bool in_chunks = layer_.chunk > 0 && seq > layer_.chunk;
-  const Tensor first_keys = in_chunks ? tables_->chunks.get(batch, layer_.chunk) : batch.first_keys;
+  const Tensor first_keys = visible_from(seq, batch);
   const bool drops = applies_dropout(dropout_, batch);
   return formula_attention(heads.q, heads.k, heads.v,
                            tables_->mask(layer_.window).get(seq, heads.q, first_keys),
@@ -296,6 +296,10 @@ Tensor Attention::attend_by_formula(const Heads& heads, const MicroBatch& batch)
                             .first_head = queries_.first,
                             .total_heads = queries_.total})
       .flatten(2);
+}
+
+Tensor Attention::visible_from(int64_t seq, const MicroBatch& batch) {
+  return is_in_chunks(seq) ? tables_->chunks.get(batch, layer_.chunk) : batch.first_keys;
 }
 
 Tensor Attention::sinks() const {

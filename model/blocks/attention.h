@@ -128,6 +128,9 @@ class Attention : public torch::nn::Module {
   // Returns the factors of the queries, [1 or batch, seq, 1, 1].
   torch::Tensor scale_queries(const torch::Tensor& q, const MicroBatch& batch) const;
   torch::Tensor sinks() const;
+  // Returns the first token that each one sees; undefined: the row's.
+  torch::Tensor visible_from(int64_t seq, const MicroBatch& batch);
+  bool is_in_chunks(int64_t seq) const { return layer_.chunk > 0 && seq > layer_.chunk; }
   // Returns the product with what attend() returns.
   torch::Tensor output(const Heads& heads, const MicroBatch& batch);
   // Returns [batch, seq, heads * head_dim].

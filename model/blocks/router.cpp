@@ -95,7 +95,9 @@ Tensor Router::count(const Tensor& scores, const Tensor& experts, const MicroBat
 Router::Choice Router::forward(const Tensor& x, const MicroBatch& batch) const {
   const Tensor z = logits(x);
   Tensor scores = spec_.score == RouterScore::kSoftmax ? z.softmax(-1) : z.sigmoid();
-  const Tensor experts = choose(scores);
+  // A score may be rounded to that of another expert where their logits differ.
+  const bool by_logits = !correction_bias_.defined() && spec_.groups == spec_.kept_groups;
+  const Tensor experts = choose(by_logits ? z : scores);
   if (batch.router_sums) scores = count(scores, experts, batch);
   Tensor weights = scores.gather(1, experts);
   if (spec_.normalize) weights = weights / weights.sum(-1, /*keepdim=*/true).clamp_min(kMinSum);

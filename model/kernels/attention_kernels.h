@@ -48,7 +48,7 @@ CuSeqlens cu_seqlens(const torch::Tensor& first_keys, torch::Device device);
 
 // Returns what cpu_attention() does with scale and window, on a GPU: by LibTorch's flash attention,
 // which reads only the keys that a sample has. q, k and v are bf16 or fp16, of capability 8.0 or
-// later (gpu_supports_gqa()), and head_dim is a multiple of 8.
+// later (gpu_supports_gqa()); v_dim is head_dim, a multiple of 8.
 torch::Tensor varlen_attention(const torch::Tensor& q, const torch::Tensor& k,
                                const torch::Tensor& v, const CuSeqlens& samples, double scale,
                                int64_t window);

@@ -7,9 +7,11 @@ namespace {
 
 using torch::Tensor;
 
-// Returns whether LibTorch multiplies all groups at once.
-bool has_grouped_kernel(const Tensor& a, const RowGroups& groups) {
-  return groups.device_ends.defined() && a.scalar_type() == torch::kBFloat16;
+// Returns whether LibTorch multiplies all groups at once: rows have to be multiples of 16 bytes.
+bool has_grouped_kernel(const Tensor& a, int64_t other_size, const RowGroups& groups) {
+  constexpr int64_t kElements = 8;
+  return groups.device_ends.defined() && a.scalar_type() == torch::kBFloat16 &&
+         a.size(1) % kElements == 0 && other_size % kElements == 0;
 }
 
 }  // namespace
@@ -26,8 +28,9 @@ RowGroups make_row_groups(const std::vector<int64_t>& counts, torch::Device devi
 Tensor grouped_product(const Tensor& a, const Tensor& matrices, const RowGroups& groups,
                        const Tensor& bias) {
   const auto num_groups = static_cast<int64_t>(groups.ends.size());
+  const bool at_once = has_grouped_kernel(a, matrices.size(2), groups);
   Tensor out;
-  if (has_grouped_kernel(a, groups)) {
+  if (at_once) {
     out = at::_grouped_mm(a, matrices, groups.device_ends);
   } else {
     out = at::empty({a.size(0), matrices.size(2)}, a.options());
@@ -37,8 +40,7 @@ Tensor grouped_product(const Tensor& a, const Tensor& matrices, const RowGroups&
     const int64_t begin = groups.begin(index), rows = groups.rows(index);
     if (rows == 0) continue;
     Tensor own = out.narrow(0, begin, rows);
-    if (!has_grouped_kernel(a, groups))
-      write_matrix_product(own, a.narrow(0, begin, rows), matrices[group]);
+    if (!at_once) write_matrix_product(own, a.narrow(0, begin, rows), matrices[group]);
     if (bias.defined()) own.add_(bias[group]);
   }
   return out;
@@ -46,7 +48,7 @@ Tensor grouped_product(const Tensor& a, const Tensor& matrices, const RowGroups&
 
 void write_grouped_wgrad(const Tensor& out, const Tensor& a, const Tensor& b,
                          const RowGroups& groups, bool add) {
-  if (has_grouped_kernel(a, groups)) {
+  if (has_grouped_kernel(a, b.size(1), groups)) {
     const Tensor products = at::_grouped_mm(a.t(), b, groups.device_ends);
     add ? out.add_(products) : out.copy_(products);
     return;

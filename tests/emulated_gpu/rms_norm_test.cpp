@@ -113,10 +113,11 @@ void forward(Shape& shape, ElementType kind, const Widths& widths) {
   fill_rows(shape, rows, width, x);
   if (adds) fill_rows(shape, rows, width, addend);
   shape.fill(weight, width);
-  const float eps = shape.one_in(2) ? 1e-5F : 1e-2F;
+  const float eps = shape.one_in(2) ? 1e-5F : 1e-2F, offset = shape.one_in(2) ? 1 : 0;
   shape.run(
       [&] {
-        rms_norm_forward(kind, {x, weight, y, scale, rows.count, width, eps, addend, sum}, nullptr);
+        rms_norm_forward(kind, {x, weight, y, scale, rows.count, width, eps, addend, sum, offset},
+                         nullptr);
       },
       {bytes_of(y, rows.blocks.empty() ? rows.count * width : 0),
        bytes_of(sum, adds && rows.blocks.empty() ? rows.count * width : 0)},
@@ -134,11 +135,13 @@ void forward(Shape& shape, ElementType kind, const Widths& widths) {
     shape.expect("scale", row, scale[row], expected, expected * error);
     for (int64_t i = 0; i < width; ++i) {
       const double normal = wide(from[i]) * expected, slack = std::abs(normal) * error;
-      const double one = rounded<T>(normal - slack) * wide(weight[i]);
-      const double other = rounded<T>(normal + slack) * wide(weight[i]);
+      const double factor = wide(weight[i]) + offset;
+      const double one = rounded<T>(normal - slack) * factor;
+      const double other = rounded<T>(normal + slack) * factor;
       const double middle = (one + other) / 2;
-      shape.expect("y", row * width + i, to[i], middle,
-                   std::abs(one - other) / 2 + std::abs(middle) * kFloatStep);
+      shape.expect(
+          "y", row * width + i, to[i], middle,
+          std::abs(one - other) / 2 + (std::abs(middle) + std::abs(offset * normal)) * kFloatStep);
     }
   }
 }
@@ -149,6 +152,7 @@ struct Backward {
   const float* scale;
   T* dx;
   float* parts;
+  float offset;
 };
 
 // dx of one row; adds to the weight's gradient and to what it may be off by.
@@ -159,7 +163,8 @@ void expect_row(Shape& shape, const Backward<T>& at, int64_t row, int64_t width,
   const double scale = at.scale[row];
   double along = 0, size = 0;
   for (int64_t i = 0; i < width; ++i) {
-    const double product = wide(dy[i]) * wide(x[i]), weighted = product * wide(at.weight[i]);
+    const double product = wide(dy[i]) * wide(x[i]),
+                 weighted = product * (wide(at.weight[i]) + at.offset);
     along += weighted;
     size += std::abs(weighted);
     dweight[static_cast<size_t>(i)] += product * scale;
@@ -167,12 +172,13 @@ void expect_row(Shape& shape, const Backward<T>& at, int64_t row, int64_t width,
   }
   const double factor = scale * scale * scale / static_cast<double>(width);
   for (int64_t i = 0; i < width; ++i) {
-    const double straight = scale * wide(dy[i]) * wide(at.weight[i]);
+    const double straight = scale * wide(dy[i]) * (wide(at.weight[i]) + at.offset);
     const double back = along * factor * wide(x[i]);
     const double more = at.residual != nullptr ? wide(at.residual[row * width + i]) : 0;
-    const double slack =
-        size * std::abs(factor * wide(x[i])) * error +
-        (4 * std::abs(straight) + 9 * std::abs(back) + std::abs(more)) * kFloatStep;
+    const double slack = size * std::abs(factor * wide(x[i])) * error +
+                         (4 * std::abs(straight) + 9 * std::abs(back) + std::abs(more) +
+                          std::abs(scale * wide(dy[i]) * at.offset)) *
+                             kFloatStep;
     shape.expect("dx", row * width + i, at.dx[row * width + i], straight - back + more, slack);
   }
 }
@@ -203,11 +209,12 @@ void backward(Shape& shape, ElementType kind, const Widths& widths) {
   if (residual != nullptr) fill_rows(shape, rows, width, residual);
   fill_rows(shape, rows, width, x);
   shape.fill(weight, width);
+  const float offset = shape.one_in(2) ? 1 : 0;
   for (const int64_t row : rows.taken) scale[row] = static_cast<float>(0.5 + 2 * shape.uniform());
   shape.run(
       [&] {
-        rms_norm_backward(kind, {dy, x, weight, scale, dx, parts, rows.count, width, residual},
-                          nullptr);
+        rms_norm_backward(
+            kind, {dy, x, weight, scale, dx, parts, rows.count, width, residual, offset}, nullptr);
       },
       {bytes_of(dx, rows.blocks.empty() ? rows.count * width : 0),
        bytes_of(parts, rows.blocks.empty() && wanted ? count * width : 0)},
@@ -215,8 +222,8 @@ void backward(Shape& shape, ElementType kind, const Widths& widths) {
   std::vector<double> dweight(static_cast<size_t>(width)), sizes = dweight;
   const double error = static_cast<double>(widths.of_thread + 24) * kFloatStep;
   for (const int64_t row : rows.taken) {
-    expect_row<T>(shape, {dy, x, weight, residual, scale, dx, parts}, row, width, error, dweight,
-                  sizes);
+    expect_row<T>(shape, {dy, x, weight, residual, scale, dx, parts, offset}, row, width, error,
+                  dweight, sizes);
   }
   if (!wanted) return;
   std::vector<double> sums(static_cast<size_t>(width));

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/error.h"
 #include "tests/support/ranks.h"
 
 namespace zeroth::engine::expert_loads_test {
@@ -75,6 +76,24 @@ TEST_CASE("without a coefficient loads are counted alone, and a chain without ex
     CHECK(dense.router_sums == nullptr);
     CHECK(none.counts().numel() == 0);
   });
+}
+
+TEST_CASE("a load balancing loss is refused in a pipeline") {
+  const auto grid = comm::MeshShape::data_parallel(1).with(comm::MeshDim::kPp, 2);
+  testing::run_ranks(2,
+                     [](std::shared_ptr<comm::DeviceMesh> mesh) {
+                       ExpertLoads loads(blocks(), *mesh);
+                       model::MicroBatch batch;
+                       loads.prepare(batch);
+                       batch.router_sums->layers["layers.0"] = {.counts = torch::tensor({1, 7}),
+                                                                .scores = torch::zeros({2}),
+                                                                .tokens = 8,
+                                                                .aux_loss_coef = 0.1};
+                       CHECK_THROWS_AS(loads.finish_forward(batch, 1), Error);
+                       batch.router_sums->layers["layers.0"].aux_loss_coef = 0;
+                       CHECK_NOTHROW(loads.finish_forward(batch, 1));
+                     },
+                     {.grid = grid});
 }
 
 }  // namespace zeroth::engine::expert_loads_test

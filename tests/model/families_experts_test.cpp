@@ -256,7 +256,7 @@ TEST_CASE("llama4_text attends within chunks, and scales queries where nothing r
       spec, {{"layers.1.mlp.up.weight", "model.layers.1.feed_forward.up_proj.weight"},
              {"layers.1.mlp.experts.gate_up", "model.layers.1.feed_forward.experts.gate_up_proj"}});
   check_refusals("llama4_text", {{{{"num_attention_heads", 8}, {"output_router_logits", true}},
-                                  "output_router_logits is true, but Llama 4"}});
+                                  "output_router_logits is true, but llama4_text"}});
 }
 
 TEST_CASE("deepseek_v2 and v3 have latent attention, and route in groups") {

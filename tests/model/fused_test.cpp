@@ -45,21 +45,23 @@ TEST_CASE("RMS norm and its gradients equal the formula, for every dtype and odd
       for (const int64_t rows : {1, 3, 600}) {
         const Tensor x = random({rows, size}, dtype), dy = random({rows, size}, dtype);
         const Tensor weight = random({size}, dtype);
-        const auto [y, scale] = rms_norm(x, weight, 1e-5);
-        const auto [expected, expected_scale] = formula::rms_norm(x, weight, 1e-5);
+        const double offset = rows == 3 ? 1 : 0;  // of the weight
+        const auto [y, scale] = rms_norm(x, weight, 1e-5, offset);
+        const auto [expected, expected_scale] = formula::rms_norm(x, weight, 1e-5, offset);
         check_close(y, expected);
         check_close(scale, expected_scale);
-        const auto [both_dx, both_dweight] = rms_norm_backward(dy, {x, weight, scale}, {});
+        const auto [both_dx, both_dweight] =
+            rms_norm_backward(dy, {x, weight, scale}, {}, {true, true}, offset);
         const auto [dx, dweight] =
-            formula::rms_norm_backward(dy, {x, weight, scale}, std::nullopt, {true, true});
+            formula::rms_norm_backward(dy, {x, weight, scale}, std::nullopt, {true, true}, offset);
         check_close(both_dx, dx);
         CHECK(difference(both_dweight, dweight) < 1e-5);
         const auto [no_dx, only_dweight] =
-            rms_norm_backward(dy, {x, weight, scale}, {}, {false, true});
+            rms_norm_backward(dy, {x, weight, scale}, {}, {false, true}, offset);
         CHECK(!no_dx.defined());
         CHECK(torch::equal(only_dweight, both_dweight));
         const auto [only_dx, no_dweight] =
-            rms_norm_backward(dy, {x, weight, scale}, {}, {true, false});
+            rms_norm_backward(dy, {x, weight, scale}, {}, {true, false}, offset);
         CHECK(torch::equal(only_dx, both_dx));
         CHECK(!no_dweight.defined());
       }

@@ -115,6 +115,22 @@ TEST_CASE("families have the usual targets of peft") {
   CHECK(has(message, "model.layers.0.self_attn.q_proj"));
 }
 
+TEST_CASE("routers and experts have no adapters, and say so; shared experts have") {
+  for (const char* target : {"experts", "gate"}) {
+    const std::string said = refusal("qwen2_moe", targets({target}));
+    CHECK(has(said, std::string("lora.target_modules selects model.layers.0.mlp.") + target));
+    CHECK(has(said, "but only products, embeddings and the head have adapters"));
+  }
+  CHECK(modules_of(plan_lora(spec_of("qwen2_moe"), targets({"up_proj"}))) ==
+        std::set<std::string>{"layers.0.mlp.shared.up", "layers.1.mlp.up"});
+  const LoraPlan saved = plan_lora(spec_of("glm4_moe"), [] {
+    LoraConfig config = targets({"q_proj"});
+    config.modules_to_save = {"gate"};
+    return config;
+  }());
+  CHECK(saved.trained == std::set<std::string>{"layers.1.mlp.router.weight"});
+}
+
 TEST_CASE("all-linear selects every product but the head's") {
   const LoraConfig config = matching("all-linear");
   const LoraPlan llama = plan_lora(spec_of("llama"), config);

@@ -18,6 +18,7 @@ namespace zeroth::model {
 inline constexpr int64_t kMaxLayers = 1 << 10;
 inline constexpr int64_t kMaxWidth = 1 << 20;
 inline constexpr int64_t kMaxExperts = 1 << 12;
+inline constexpr int64_t kMaxExpertWidth = 16 * kMaxWidth;  // of all experts of a layer
 
 // The keys about windows of attention.
 struct WindowKeys {
@@ -67,9 +68,13 @@ struct ExpertKeys {
   std::optional<int64_t> default_top_k = {};
   std::optional<int64_t> default_size = {};
   double aux_loss_coef = 0.001;  // router_aux_loss_coef
+  bool has_aux_loss = true;      // otherwise output_router_logits is refused
 };
 // Reads the experts of all layers, with a default router (experts.cpp).
 void read_experts(ConfigReader& config, ModelSpec& spec, const ExpertKeys& keys);
+// Adds an error unless a layer's experts, or the heads of latent attention, have at most
+// kMaxExpertWidth channels together.
+void require_width(ConfigReader& config, const char* key, int64_t width);
 // Leaves experts out of the layers of mlp_only_layers, and of those between every
 // decoder_sparse_step.
 void read_sparse_layers(ConfigReader& config, ModelSpec& spec);
@@ -82,7 +87,7 @@ std::optional<std::vector<int64_t>> read_layer_list(ConfigReader& config, const 
                                                     const char* key);
 // Reads no_rope_layers, in which 1 means that the layer has rotary embeddings; without it each
 // layer of the number no_rope_layer_interval, 4 if that is missing, has none.
-void read_rope_layers(ConfigReader& config, ModelSpec& spec);
+void read_rope_layers(ConfigReader& config, ModelSpec& spec, bool empty_is_missing = false);
 
 // Reads attention_bias, of q, k, v and o, and mlp_bias, which are false by default.
 void read_biases(ConfigReader& config, ModelSpec& spec);

@@ -1,4 +1,5 @@
 // DeepSeek V2 and V3: latent attention, and experts behind the first layers.
+#include <algorithm>
 #include <cmath>
 
 #include "model/hf/families/decoder.h"
@@ -38,6 +39,8 @@ void read_attention(ConfigReader& config, ModelSpec& spec, const Version& versio
                {.max_positions = version.max_positions,
                 .rotated_dim = latent.rope_dim,
                 .rope = {.interleaved = true}});
+  require_width(config, "num_attention_heads",
+                spec.num_heads * (latent.nope_dim + std::max(latent.rope_dim, latent.v_dim)));
   spec.latent = latent;
   spec.num_kv_heads = spec.num_heads;
   spec.head_dim = latent.nope_dim + latent.rope_dim;
@@ -56,12 +59,11 @@ void read_sparse(ConfigReader& config, ModelSpec& spec, const Version& version) 
                {.count = "n_routed_experts",
                 .default_count = version.num_experts,
                 .default_top_k = version.top_k,
-                .default_size = version.expert_size});
+                .default_size = version.expert_size,
+                .has_aux_loss = false});
   spec.experts->shared_intermediate_size =
       config.size("n_shared_experts", version.shared_experts, kMaxExperts) *
       spec.experts->intermediate_size;
-  if (spec.experts->aux_loss_coef > 0)
-    config.add_error("output_router_logits", "is true, but DeepSeek has no load balancing loss");
   // Of layers that are skipped.
   for (const char* key : {"num_nextn_predict_layers", "num_mtp_layers"}) config.find(key);
   spec.experts->router.in_fp32 = true;

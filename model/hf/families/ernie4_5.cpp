@@ -1,5 +1,8 @@
 // ERNIE 4.5: Llama with interleaved rotary embeddings and one switch of biases, and its mixtures of
 // experts.
+#include <algorithm>
+#include <cmath>
+
 #include "model/hf/families/decoder.h"
 
 namespace zeroth::model {
@@ -35,11 +38,14 @@ void read_moe(ConfigReader& config, ModelSpec& spec) {
                 .default_size = 1536});
   spec.experts->router = {.correction_bias = true, .correction_in_row = true, .in_fp32 = true};
   config.number("moe_norm_min", 1e-12);  // far below any sum of probabilities
-  const double shared = config.number("moe_num_shared_experts", 2);
+  double shared = config.number("moe_num_shared_experts", 2);
+  if (!(shared >= 0 && shared <= kMaxExperts) || shared != std::floor(shared)) {
+    config.add_error("moe_num_shared_experts", "is {}, expected a whole number from 0 to {}",
+                     shared, kMaxExperts);
+    shared = 0;
+  }
   spec.experts->shared_intermediate_size =
       static_cast<int64_t>(shared) * spec.experts->intermediate_size;
-  if (shared < 0 || shared > kMaxExperts)
-    config.add_error("moe_num_shared_experts", "is {}, expected 0 to {}", shared, kMaxExperts);
   const double begin = config.number("moe_layer_start_index", 1);
   const double last = config.number("moe_layer_end_index", -1);
   const int64_t step = std::max<int64_t>(config.size("moe_layer_interval", 1), 1);

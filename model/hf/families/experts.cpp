@@ -24,18 +24,29 @@ void read_experts(ConfigReader& config, ModelSpec& spec, const ExpertKeys& keys)
   experts.num_experts = config.size(keys.count, keys.default_count, kMaxExperts);
   experts.top_k = config.size(keys.top_k, keys.default_top_k, kMaxExperts);
   experts.intermediate_size = config.size(keys.size, keys.default_size, 16 * kMaxWidth);
+  require_width(config, keys.count, experts.num_experts * experts.intermediate_size);
   if (experts.top_k > experts.num_experts)
     config.add_error(keys.top_k, "is {}, but {} is {}", experts.top_k, keys.count,
                      experts.num_experts);
   const double coefficient = config.number("router_aux_loss_coef", keys.aux_loss_coef);
   if (coefficient < 0)
     config.add_error("router_aux_loss_coef", "is {}, expected 0 or more", coefficient);
-  if (config.flag("output_router_logits", false)) experts.aux_loss_coef = coefficient;
+  if (config.flag("output_router_logits", false)) {
+    if (!keys.has_aux_loss)
+      config.add_error("output_router_logits", "is true, but {} has no load balancing loss",
+                       spec.family);
+    experts.aux_loss_coef = coefficient;
+  }
   config.reject("router_jitter_noise");
   if (spec.activation != Activation::kSilu)
     config.add_error("hidden_act", "is not silu, which experts need");
   spec.experts = experts;
   for (LayerSpec& layer : spec.layers) layer.experts = true;
+}
+
+void require_width(ConfigReader& config, const char* key, int64_t width) {
+  if (width > kMaxExpertWidth)
+    config.add_error(key, "means a width of {}, expected at most {}", width, kMaxExpertWidth);
 }
 
 std::optional<std::vector<int64_t>> read_layer_list(ConfigReader& config, const ModelSpec& spec,
@@ -84,7 +95,7 @@ void read_groups(ConfigReader& config, ModelSpec& spec, int64_t groups, int64_t 
                      spec.experts->num_experts);
 }
 
-void read_rope_layers(ConfigReader& config, ModelSpec& spec) {
+void read_rope_layers(ConfigReader& config, ModelSpec& spec, bool empty_is_missing) {
   constexpr const char* kKey = "no_rope_layers";
   const int64_t interval = config.size("no_rope_layer_interval", 4);
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
@@ -92,7 +103,7 @@ void read_rope_layers(ConfigReader& config, ModelSpec& spec) {
       spec.layers[layer].rope = LayerRope::kNone;
   }
   const nlohmann::json* const layers = config.find(kKey);
-  if (layers == nullptr) return;
+  if (layers == nullptr || (empty_is_missing && layers->empty())) return;
   if (!layers->is_array() || std::ssize(*layers) != spec.num_layers)
     return config.add_error(kKey, "does not have one entry for each of the {} layers",
                             spec.num_layers);

@@ -39,7 +39,8 @@ void read_glm4_moe(ConfigReader& config, ModelSpec& spec) {
                {.count = "n_routed_experts",
                 .default_count = 128,
                 .default_top_k = 8,
-                .default_size = 1408});
+                .default_size = 1408,
+                .has_aux_loss = false});
   RouterSpec& router = spec.experts->router;
   router = {.score = RouterScore::kSigmoid, .correction_bias = true, .in_fp32 = true};
   router.normalize = config.flag("norm_topk_prob", true);

@@ -34,7 +34,8 @@ void read(ConfigReader& config, ModelSpec& spec) {
                 .default_top_k = 4});
   spec.experts->router.bias = true;
   spec.experts->in_out = spec.experts->interleaved = spec.experts->bias = true;
-  spec.experts->limit = config.positive("swiglu_limit", 7);
+  spec.experts->limit = 7;
+  config.require("swiglu_limit", 7.0);  // transformers does not read it
 }
 
 }  // namespace

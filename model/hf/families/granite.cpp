@@ -50,7 +50,7 @@ void read_moe(ConfigReader& config, ModelSpec& spec) {
 }
 
 // Adds an error for layers with state spaces.
-void require_attention(ConfigReader& config) {
+void require_attention(ConfigReader& config, const ModelSpec& spec) {
   const nlohmann::json* types = config.find("layer_types");
   const char* const key = types == nullptr ? "layers_block_type" : "layer_types";
   if (types == nullptr) types = config.find(key);
@@ -58,7 +58,9 @@ void require_attention(ConfigReader& config) {
     return config.add_error("layer_types",
                             "is missing, which means layers with state spaces; "
                             "supported are models whose layers all have attention");
-  if (!types->is_array()) return config.add_error(key, "is {}, expected a list", quoted(*types));
+  if (!types->is_array() || std::ssize(*types) != spec.num_layers)
+    return config.add_error(key, "does not have one entry for each of the {} layers",
+                            spec.num_layers);
   for (const nlohmann::json& type : *types) {
     if (type != "attention" && type != "full_attention")
       return config.add_error(key, "has {}; supported are attention, full_attention", quoted(type));
@@ -66,8 +68,8 @@ void require_attention(ConfigReader& config) {
 }
 
 void read_hybrid(ConfigReader& config, ModelSpec& spec) {
-  require_attention(config);
   read(config, spec, {.own_layer_types = true});
+  require_attention(config, spec);
   spec.fused_gate_up = true;
   const int64_t shared = config.size("shared_intermediate_size", 1024, 16 * kMaxWidth);
   if (config.number("num_local_experts", 8) > 0) {

@@ -1,5 +1,8 @@
 // Llama 4, the text model: experts in some layers, attention within chunks, and every fourth layer
 // without rotary embeddings.
+#include <nlohmann/json.hpp>
+
+#include "base/json/json.h"
 #include "model/hf/families/decoder.h"
 
 namespace zeroth::model {
@@ -22,18 +25,33 @@ void read_sparse(ConfigReader& config, ModelSpec& spec) {
                {.count = "num_local_experts",
                 .size = "intermediate_size",
                 .default_count = 16,
-                .default_top_k = 1});
+                .default_top_k = 1,
+                .has_aux_loss = false});
   spec.experts->router = {.score = RouterScore::kSigmoid, .normalize = false, .scales_input = true};
   spec.experts->in_out = true;
   spec.experts->shared_intermediate_size = spec.experts->intermediate_size;
-  if (spec.experts->aux_loss_coef > 0)
-    config.add_error("output_router_logits", "is true, but Llama 4 has no load balancing loss");
   const int64_t step = config.size("interleave_moe_layer_step", 1);
   for (int64_t layer = 0; layer < spec.num_layers; ++layer)
     spec.layers[layer].experts = (layer + 1) % std::max<int64_t>(step, 1) == 0;
   if (const auto sparse = read_layer_list(config, spec, "moe_layers")) {
     for (LayerSpec& layer : spec.layers) layer.experts = false;
     for (const int64_t layer : *sparse) spec.layers[layer].experts = true;
+  }
+}
+
+// Reads layer_types, if it is given: they say which layers attend within chunks.
+void read_layer_types(ConfigReader& config, ModelSpec& spec, int64_t chunk) {
+  const nlohmann::json* const types = config.find("layer_types");
+  if (types == nullptr) return;
+  if (!types->is_array() || std::ssize(*types) != spec.num_layers)
+    return config.add_error("layer_types", "does not have one entry for each of the {} layers",
+                            spec.num_layers);
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    const nlohmann::json& type = (*types)[layer];
+    if (type != "chunked_attention" && type != "full_attention")
+      config.add_error("layer_types", "has {}; supported are chunked_attention, full_attention",
+                       quoted(type));
+    spec.layers[layer].chunk = type == "chunked_attention" ? chunk : 0;
   }
 }
 
@@ -48,8 +66,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
   spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
   read_sparse(config, spec);
   const int64_t mlp_size = config.size("intermediate_size_mlp", 16384, 16 * kMaxWidth);
-  read_rope_layers(config, spec);
-  config.find("layer_types");  // follows from those layers
+  read_rope_layers(config, spec, /*empty_is_missing=*/true);
   const bool whole =
       config.has("attention_chunk_size") && config.find("attention_chunk_size") == nullptr;
   const int64_t chunk = whole ? 0 : config.size("attention_chunk_size", 8192);
@@ -67,6 +84,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
     layer.qk_norm = rotates;
     layer.scales_queries = !rotates && tunes;
   }
+  read_layer_types(config, spec, chunk);
 }
 
 }  // namespace

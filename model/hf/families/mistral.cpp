@@ -40,7 +40,7 @@ void read_ministral3(ConfigReader& config, ModelSpec& spec) {
     spec.query_scale->scale = own.number("llama_4_scaling_beta");
     if (spec.query_scale->interval == 0)
       spec.query_scale->interval = own.size("original_max_position_embeddings");
-    for (const std::string& error : own.errors()) config.add_error("", "{}", error);
+    config.add(own);
   }
   for (LayerSpec& layer : spec.layers) layer.scales_queries = true;
 }
