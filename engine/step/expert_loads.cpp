@@ -42,7 +42,10 @@ void ExpertLoads::finish_forward(const model::MicroBatch& batch, double weight) 
   int64_t begin = 0;
   for (const auto& [label, experts] : blocks_) {
     const auto layer = sums.layers.find(label);
-    if (layer != sums.layers.end()) counts_.narrow(0, begin, experts).add_(layer->second.counts);
+    if (layer != sums.layers.end()) {
+      counts_.narrow(0, begin, experts).add_(layer->second.counts);
+      coefficient = std::max(coefficient, layer->second.aux_loss_coef);
+    }
     begin += experts;
   }
   if (coefficient == 0) return;

@@ -18,16 +18,16 @@ constexpr const char* kFamilies[] = {"phi3", "glm4", "smollm3", "qwen2_moe"};
 TEST_CASE("each stage, with recompute and layers that ranks share, trains to the reference") {
   RowChecker checker;
   for (const char* model : kFamilies) {
-    checker.check({.model = model});
+    const bool all = std::string(model) == "qwen2_moe";
     for (const int stage : {0, 1, 2, 3}) {
+      if (!all && stage < 2) continue;
       Row row = {.accumulation = 1 + stage % 2, .ranks = 2, .model = model};
       row.zero.stage = stage;
       row.recompute.every_nth_block = stage == 3 ? 1 : 0;
       checker.check(row);
     }
-    checker.check({.ranks = 2, .tensor = 2, .model = model});
-    Row row = {.recompute = {.every_nth_block = 1}, .tensor = 2, .model = model};
-    row.zero.stage = 3;
+    Row row = {.recompute = {.every_nth_block = all ? 1 : 0}, .tensor = 2, .model = model};
+    row.zero.stage = all ? 3 : 1;
     checker.check(row);
   }
   MESSAGE(checker.worst());
