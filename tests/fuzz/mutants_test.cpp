@@ -114,7 +114,8 @@ TEST_CASE("the config.json of every family is among the files that are changed")
     families.insert(model::parse_model_spec(read_text(file), "config.json").family);
   }
   for (const std::string_view family : model::family_names())
-    CHECK_MESSAGE(families.contains(std::string(family)), family);
+    if (model::find_family(family) != nullptr)
+      CHECK_MESSAGE(families.contains(std::string(family)), family);
 }
 
 TEST_CASE("a mutant of JSON is JSON, and mostly unlike its original") {

@@ -115,7 +115,9 @@ void read_model_config(std::string_view bytes) {
 void read_safetensors(std::string_view bytes) {
   const model::SafetensorsFile file(Scratch::write("x.safetensors", bytes));
   std::vector<model::ModelSpec> specs;
-  for (const std::string_view family : model::family_names()) specs.emplace_back().family = family;
+  for (const std::string_view family : model::family_names()) {
+    if (model::find_family(family) != nullptr) specs.emplace_back().family = family;
+  }
   for (const auto& [name, tensor] : file.tensors()) {
     const auto values = file.bytes(tensor);
     (void)std::vector<std::byte>(values.begin(), values.end());
