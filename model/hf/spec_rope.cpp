@@ -192,7 +192,8 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
   ConfigReader rope(section.object, section.key + ".");
   spec.theta = rope.positive("rope_theta", spec.theta);
   partial_factor = rope.positive("partial_rotary_factor", partial_factor);
-  const auto rotary_dim = static_cast<int64_t>(static_cast<double>(head_dim) * partial_factor);
+  const auto rotary_dim =
+      static_cast<int64_t>(static_cast<double>(head_dim) * std::clamp(partial_factor, 0.0, 1.0));
   if (partial_factor > 1 || (partial_factor != 1 && !keys.is_partial)) {
     config.add_error(keys.partial_key, "is {}, expected {}1", partial_factor,
                      keys.is_partial ? "at most " : "");
@@ -208,7 +209,10 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
   spec.scaling = read_kind(rope, keys);
   if (keys.has_alpha && spec.scaling == RopeScaling::kDynamic && rope.find("alpha") != nullptr) {
     const auto dim = static_cast<double>(head_dim);
-    spec.theta *= std::pow(rope.positive("alpha"), dim / (dim - 2));
+    const double alpha = rope.positive("alpha");
+    spec.theta *= std::pow(alpha, dim / (dim - 2));
+    if (!(spec.theta > 0 && std::isfinite(spec.theta)))
+      rope.add_error("alpha", "is {}, which gives no theta", alpha);
     spec.scaling = RopeScaling::kNone;
   }
   constexpr const char* kContext = "original_max_position_embeddings";

@@ -194,7 +194,9 @@ TEST_CASE("hunyuan_v1_dense has norms behind the rotary embeddings, and a factor
        {"layers.1.attention.k_norm.weight", "model.layers.1.self_attn.key_layernorm.weight"}});
   check_refusals("hunyuan_v1_dense",
                  {{{{"use_qk_norm", false}}, "use_qk_norm is false; only true is supported"},
-                  {{{"use_cla", true}}, "use_cla is true"}});
+                  {{{"use_cla", true}}, "use_cla is true"},
+                  {{{"hidden_size", 8}, {"rope_scaling", published["rope_scaling"]}},
+                   "rope_scaling.alpha is 1000, which gives no theta"}});
 }
 
 TEST_CASE("ministral3 scales queries at later positions") {
