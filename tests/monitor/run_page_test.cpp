@@ -48,7 +48,8 @@ void train(RunPage& page, int steps, int first = 1) {
                {"update_s", 0.02},
                {"compute_s", 0.3},
                {"communication_s", 0.02},
-               {"waiting_s", 0.011}});
+               {"waiting_s", 0.011},
+               {"expert_load_max", 1.25}});
   }
 }
 
@@ -246,7 +247,7 @@ TEST_CASE("a browser draws the curves") {
   }
   REQUIRE_MESSAGE(dom.find("</body>") != std::string::npos, read_text(path.string() + ".dom.err"));
   CHECK(points_drawn(dom, "loss") == 59);  // one was not finite
-  for (const char* id : {"rate", "norm", "speed", "memory"}) {
+  for (const char* id : {"rate", "norm", "speed", "memory", "experts"}) {
     CHECK_MESSAGE(points_drawn(dom, id) == 60, id);
   }
   CHECK(points_drawn(dom, "share") == 59);
