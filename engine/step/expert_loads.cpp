@@ -88,8 +88,8 @@ std::vector<std::vector<int64_t>> ExpertLoads::by_block(const std::vector<double
   std::vector<std::vector<int64_t>> blocks;
   auto next = counts.begin();
   for (const auto& [label, experts] : blocks_) {
-    auto& own = blocks.emplace_back();
-    for (int64_t i = 0; i < experts; ++i) own.push_back(std::llround(*next++));
+    auto& tokens = blocks.emplace_back();
+    for (int64_t i = 0; i < experts; ++i) tokens.push_back(std::llround(*next++));
   }
   return blocks;
 }

@@ -70,8 +70,8 @@ struct StepStats {
   int64_t step = 0;  // 1 for the first
   // The mean that Config::loss_mean names, with the load balancing loss times its coefficient.
   double loss = 0;
-  double aux_loss =
-      0;  // the load balancing loss, as the mean of the micro-batches' by label tokens
+  // The load balancing loss: the mean of the micro-batches', weighted by their label tokens.
+  double aux_loss = 0;
   // [block with experts][expert]: tokens of the step over all ranks that chose it.
   std::vector<std::vector<int64_t>> expert_tokens;
   // Global L2 norm before clipping, unscaled; not finite if the step was skipped.

@@ -189,6 +189,7 @@ class SplitRmsNorm final : public CustomFunction {
 
 Norm::Norm(const NormSpec& spec, int64_t size, int64_t heads) : spec_(spec), size_(size) {
   ZEROTH_CHECK(heads == 0 || !spec.bias, "norms of heads with weights of their own have no bias");
+  ZEROTH_CHECK(spec.weight || !spec.bias, "a norm has a bias without a weight");
   if (spec.weight) {
     weight_ = register_parameter(
         "weight", heads > 0 ? meta_parameter({heads, size}) : meta_parameter({size}));
@@ -197,31 +198,31 @@ Norm::Norm(const NormSpec& spec, int64_t size, int64_t heads) : spec_(spec), siz
 }
 
 Tensor Norm::forward(const Tensor& x) const {
-  ZEROTH_CHECK(weight_.defined() || !bias_.defined(), "a norm has a bias without a weight");
-  if (has_weight_per_head()) {
-    NormSpec plain = spec_;
-    plain.weight = false;
-    return apply_function(std::make_shared<ScaleHeads>(),
-                          {Norm(plain, size_).forward(x), weight_})[0];
-  }
-  if (spec_.kind == NormKind::kRms) return forward_residual(x).norm;
-  TensorVector inputs = {x};
-  if (weight_.defined()) inputs.push_back(weight_);
-  if (bias_.defined()) inputs.push_back(bias_);
-  return apply_function(std::make_shared<LayerNorm>(size_, spec_.eps, spec_.weight_offset),
-                        inputs)[0];
+  if (!has_weight_per_head()) return normalize(x, weight_, std::nullopt).norm;
+  const Tensor plain = normalize(x, {}, std::nullopt).norm;
+  return apply_function(std::make_shared<ScaleHeads>(), {plain, weight_})[0];
 }
 
 Norm::Residual Norm::forward_residual(const Tensor& x, const std::optional<Tensor>& addend) const {
+  ZEROTH_CHECK(!has_weight_per_head(), "a residual stream has no heads");
+  return normalize(x, weight_, addend);
+}
+
+Norm::Residual Norm::normalize(const Tensor& x, const Tensor& weight,
+                               const std::optional<Tensor>& addend) const {
   if (spec_.kind == NormKind::kRms) {
-    const Tensor weight = weight_.defined() ? weight_ : at::ones({size_}, x.options());
+    const Tensor factor = weight.defined() ? weight : at::ones({size_}, x.options());
     const TensorVector both =
         apply_function(std::make_shared<RmsNorm>(spec_.eps, spec_.weight_offset),
-                       addend ? TensorVector{x, *addend, weight} : TensorVector{x, weight});
+                       addend ? TensorVector{x, *addend, factor} : TensorVector{x, factor});
     return {both[0], both[1]};
   }
   const Tensor stream = addend ? x + *addend : x;
-  return {stream, forward(stream)};
+  TensorVector inputs = {stream};
+  if (weight.defined()) inputs.push_back(weight);
+  if (bias_.defined()) inputs.push_back(bias_);
+  return {stream, apply_function(std::make_shared<LayerNorm>(size_, spec_.eps, spec_.weight_offset),
+                                 inputs)[0]};
 }
 
 SplitNorm::SplitNorm(double eps, const Shard& shard, TensorParallelPtr tp)

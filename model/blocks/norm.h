@@ -33,6 +33,10 @@ class Norm : public torch::nn::Module {
                             const std::optional<torch::Tensor>& addend = std::nullopt) const;
 
  private:
+  // Without `weight` the result is not scaled.
+  Residual normalize(const torch::Tensor& x, const torch::Tensor& weight,
+                     const std::optional<torch::Tensor>& addend) const;
+
   NormSpec spec_;
   int64_t size_;
   torch::Tensor weight_;  // [size] or [heads, size]; undefined without one

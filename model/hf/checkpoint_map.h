@@ -17,9 +17,9 @@ struct PlannedTensor {
   std::vector<int64_t> shape;
 };
 
-// Returns the name of a parameter of the family in checkpoints and messages, under which
-// transformers has it in memory: "layers.3.attention.q.weight" ->
-// "model.layers.3.self_attn.q_proj.weight". An unknown name is a bug.
+// Returns the name of a parameter of the family in checkpoints and messages, that of files which
+// hold it as one tensor: "layers.3.attention.q.weight" -> "model.layers.3.self_attn.q_proj.weight".
+// An unknown name is a bug.
 std::string stored_name(const Family& family, const std::string& canonical);
 std::string stored_name(const ModelSpec& spec, const std::string& canonical);
 

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -22,7 +23,7 @@ class ModuleList {
     ModelModule module{kind, {}, canonical, {matrix_of(canonical)}};
     if (bias) module.parameters.push_back(canonical + ".bias");
     module.path = parent(stored_name(spec_, module.parameters.front()));
-    modules_.push_back(std::move(module));
+    append(std::move(module));
   }
 
   void add_latent(const std::string& label) {
@@ -42,11 +43,11 @@ class ModuleList {
   void add_bare(const std::vector<std::string>& parameters) {
     for (const std::string& parameter : parameters) {
       const std::string path = parent(stored_name(spec_, parameter));
-      const auto same = std::ranges::find(modules_, path, &ModelModule::path);
-      if (same != modules_.end()) {
-        same->parameters.push_back(parameter);
+      const auto same = indices_.find(path);
+      if (same != indices_.end()) {
+        modules_[same->second].parameters.push_back(parameter);
       } else {
-        modules_.push_back({Kind::kBare, path, parent(parameter), {parameter}});
+        append({Kind::kBare, path, parent(parameter), {parameter}});
       }
     }
   }
@@ -124,8 +125,7 @@ class ModuleList {
         others_.insert(path);
     }
     for (const std::string& path : others_) {
-      if (std::ranges::find(modules_, path, &ModelModule::path) == modules_.end())
-        modules_.push_back({Kind::kOther, path, {}, {}});
+      if (!indices_.contains(path)) append({Kind::kOther, path, {}, {}});
     }
     return std::move(modules_);
   }
@@ -136,8 +136,14 @@ class ModuleList {
     return dot == path.npos ? std::string() : path.substr(0, dot);
   }
 
+  void append(ModelModule module) {
+    indices_.emplace(module.path, modules_.size());
+    modules_.push_back(std::move(module));
+  }
+
   const ModelSpec& spec_;
   std::vector<ModelModule> modules_;
+  std::map<std::string, size_t> indices_;  // of modules_, by path
   std::set<std::string> others_;
 };
 

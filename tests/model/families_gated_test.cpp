@@ -11,15 +11,6 @@ namespace zeroth::model::families_gated_test {
 namespace {
 
 using nlohmann::json;
-using Windows = std::vector<int64_t>;
-
-const json kFour = {{"num_hidden_layers", 4}};
-const json kTypes = {"full_attention", "sliding_attention", "full_attention"};
-
-json with(json config, const json& changes) {
-  config.update(changes);
-  return config;
-}
 
 }  // namespace
 
@@ -236,12 +227,14 @@ TEST_CASE("ministral3 scales queries at later positions") {
   plain.erase("original_max_position_embeddings");
   json betaless = yarn;
   betaless.erase("llama_4_scaling_beta");
-  check_refusals("ministral3",
-                 {{with(heads, {{"rope_parameters", plain}}),
-                   "rope_parameters.original_max_position_embeddings is missing"},
-                  {with(heads, {{"rope_parameters", betaless}}),
-                   "rope_parameters.llama_4_scaling_beta is missing"},
-                  {with(heads, {{"attention_bias", true}}), "attention_bias is true"}});
+  check_refusals(
+      "ministral3",
+      {{with(heads, {{"rope_parameters", plain}}),
+        "rope_parameters.original_max_position_embeddings is missing"},
+       {with(heads, {{"rope_parameters", betaless}}),
+        "rope_parameters.llama_4_scaling_beta is missing"},
+       {with(heads, {{"rope_scaling", betaless}}), "rope_scaling.llama_4_scaling_beta is missing"},
+       {with(heads, {{"attention_bias", true}}), "attention_bias is true"}});
   CHECK(windows(parse_family("ministral3", with(heads, {{"sliding_window", 7}}))) ==
         Windows{7, 7, 7});
 }

@@ -11,15 +11,6 @@ namespace zeroth::model::families_gemma_olmo_test {
 namespace {
 
 using nlohmann::json;
-using Windows = std::vector<int64_t>;
-
-const json kFour = {{"num_hidden_layers", 4}};
-const json kTypes = {"full_attention", "sliding_attention", "full_attention"};
-
-json with(json config, const json& changes) {
-  config.update(changes);
-  return config;
-}
 
 }  // namespace
 

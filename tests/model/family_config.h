@@ -15,6 +15,17 @@
 
 namespace zeroth::model {
 
+using Windows = std::vector<int64_t>;
+
+// Changes of a config.json.
+inline const nlohmann::json kFour = {{"num_hidden_layers", 4}};
+inline const nlohmann::json kTypes = {"full_attention", "sliding_attention", "full_attention"};
+
+inline nlohmann::json with(nlohmann::json config, const nlohmann::json& changes) {
+  config.update(changes);
+  return config;
+}
+
 // A config.json with the keys alone that have no default.
 inline nlohmann::json smallest(const std::string& family) {
   return {{"model_type", family},   {"vocab_size", 64},        {"hidden_size", 32},
@@ -24,9 +35,7 @@ inline nlohmann::json smallest(const std::string& family) {
 // Returns the spec of smallest() with changes, of which null stays null.
 inline ModelSpec parse_family(const std::string& family,
                               const nlohmann::json& changes = nlohmann::json::object()) {
-  nlohmann::json config = smallest(family);
-  config.update(changes);
-  return parse_model_spec(config.dump(), "config.json");
+  return parse_model_spec(with(smallest(family), changes).dump(), "config.json");
 }
 
 // Returns the message that refuses such a config.json.
@@ -58,8 +67,8 @@ inline void check_names(const ModelSpec& spec,
   }
 }
 
-inline std::vector<int64_t> windows(const ModelSpec& spec) {
-  std::vector<int64_t> windows;
+inline Windows windows(const ModelSpec& spec) {
+  Windows windows;
   for (const LayerSpec& layer : spec.layers) windows.push_back(layer.window);
   return windows;
 }

@@ -1,4 +1,4 @@
-// Command R: attention and MLP side by side behind one LayerNorm without bias, interleaved rotary
+// Command R: attention and MLP side by side after one LayerNorm without bias, interleaved rotary
 // embeddings, and a factor of the logits. Command R7B has a window in three of four layers, and
 // rotary embeddings in those alone.
 #include "model/hf/families/decoder.h"

@@ -54,13 +54,8 @@ constexpr std::string_view kRotaryBuffers[] = {"rotary_emb.inv_freq"};
 
 // Reads layer_types, if it is given.
 void read_layer_types(ConfigReader& config, int64_t window, ModelSpec& spec) {
-  const json* types = config.find("layer_types");
+  const json* const types = find_layer_entries(config, spec, "layer_types");
   if (types == nullptr) return;
-  if (!types->is_array() || static_cast<int64_t>(types->size()) != spec.num_layers) {
-    config.add_error("layer_types", "does not have one entry for each of the {} layers",
-                     spec.num_layers);
-    return;
-  }
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     const json& type = (*types)[layer];
     if (type != "full_attention" && type != "sliding_attention") {
@@ -157,15 +152,27 @@ void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys
   }
 }
 
-void read_gpt_sizes(ConfigReader& config, ModelSpec& spec) {
-  spec.hidden_size = config.size("n_embd", {}, kMaxWidth);
-  spec.num_layers = config.size("n_layer", {}, kMaxLayers);
+const json* find_layer_entries(ConfigReader& config, const ModelSpec& spec, const char* key) {
+  const json* const entries = config.find(key);
+  if (entries == nullptr || (entries->is_array() && std::ssize(*entries) == spec.num_layers))
+    return entries;
+  config.add_error(key, "does not have one entry for each of the {} layers", spec.num_layers);
+  return nullptr;
+}
+
+void read_sizes(ConfigReader& config, ModelSpec& spec, const SizeKeys& keys) {
+  spec.hidden_size = config.size(keys.hidden, {}, kMaxWidth);
+  spec.num_layers = config.size(keys.layers, {}, kMaxLayers);
   spec.layers.resize(static_cast<size_t>(spec.num_layers));
-  spec.num_heads = spec.num_kv_heads = config.size("n_head", {}, kMaxWidth);
+  spec.num_heads = spec.num_kv_heads = config.size(keys.heads, {}, kMaxWidth);
+  spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
+  require_multiple(config, keys.hidden, spec.hidden_size, keys.heads, spec.num_heads);
+}
+
+void read_gpt_sizes(ConfigReader& config, ModelSpec& spec) {
+  read_sizes(config, spec, {.hidden = "n_embd", .layers = "n_layer", .heads = "n_head"});
   spec.intermediate_size = config.size("n_inner", 4 * spec.hidden_size, 16 * kMaxWidth);
   spec.max_positions = config.size("n_positions");
-  spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
-  require_multiple(config, "n_embd", spec.hidden_size, "n_head", spec.num_heads);
   // Other names of the same, which win in transformers.
   config.require("hidden_size", spec.hidden_size);
   config.require("num_hidden_layers", spec.num_layers);

@@ -82,6 +82,10 @@ void read_sparse_layers(ConfigReader& config, ModelSpec& spec);
 void read_dense_layers(ConfigReader& config, ModelSpec& spec, int64_t fallback);
 // Reads n_group and topk_group, which are 1 if they are null.
 void read_groups(ConfigReader& config, ModelSpec& spec, int64_t groups, int64_t kept);
+// Returns the list of a key, which has one entry for each layer; null if it is missing. Adds an
+// error, and returns null, for anything else.
+const nlohmann::json* find_layer_entries(ConfigReader& config, const ModelSpec& spec,
+                                         const char* key);
 // Returns a list of layers; nullopt if it is missing.
 std::optional<std::vector<int64_t>> read_layer_list(ConfigReader& config, const ModelSpec& spec,
                                                     const char* key);
@@ -92,6 +96,15 @@ void read_rope_layers(ConfigReader& config, ModelSpec& spec, bool empty_is_missi
 // Reads attention_bias, of q, k, v and o, and mlp_bias, which are false by default.
 void read_biases(ConfigReader& config, ModelSpec& spec);
 
+// The keys of a decoder's sizes.
+struct SizeKeys {
+  const char* hidden = "hidden_size";
+  const char* layers = "num_hidden_layers";
+  const char* heads = "num_attention_heads";
+};
+// Reads them for models whose heads divide the hidden size, and each of which has its own key and
+// value.
+void read_sizes(ConfigReader& config, ModelSpec& spec, const SizeKeys& keys = {});
 // Reads the keys that GPT-2 and GPT-J have for the sizes of a decoder.
 void read_gpt_sizes(ConfigReader& config, ModelSpec& spec);
 
@@ -102,7 +115,7 @@ double read_dropout(ConfigReader& config, const std::string& key, double fallbac
 void require_multiple(ConfigReader& config, const char* key, int64_t value, const char* divisor_key,
                       int64_t divisor);
 
-// The names of norms behind attention and MLP, in models that normalize nothing before them.
+// The names of norms after attention and MLP, in models that normalize nothing before them.
 std::span<const NamePair> post_norm_names();
 
 // What peft adapts in these families.

@@ -102,11 +102,10 @@ void read_rope_layers(ConfigReader& config, ModelSpec& spec, bool empty_is_missi
     if ((layer + 1) % std::max<int64_t>(interval, 1) == 0)
       spec.layers[layer].rope = LayerRope::kNone;
   }
-  const nlohmann::json* const layers = config.find(kKey);
+  const nlohmann::json* layers = config.find(kKey);
   if (layers == nullptr || (empty_is_missing && layers->empty())) return;
-  if (!layers->is_array() || std::ssize(*layers) != spec.num_layers)
-    return config.add_error(kKey, "does not have one entry for each of the {} layers",
-                            spec.num_layers);
+  layers = find_layer_entries(config, spec, kKey);
+  if (layers == nullptr) return;
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     const nlohmann::json& entry = (*layers)[layer];
     if (entry != 0 && entry != 1)

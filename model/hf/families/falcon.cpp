@@ -1,4 +1,4 @@
-// Falcon 7B: attention and MLP side by side behind one LayerNorm, and one key and value head.
+// Falcon 7B: attention and MLP side by side after one LayerNorm, and one key and value head.
 // Falcon 40B: two norms, and q, k and v of each group of heads together. Falcon RW: one after the
 // other.
 #include "model/hf/families/decoder.h"
@@ -6,40 +6,29 @@
 namespace zeroth::model {
 namespace {
 
-constexpr NamePair kNames[] = {
-    {"embedding.weight", "word_embeddings.weight"},
-    {"layers.#.attention_norm.", "h.#.input_layernorm."},
-    {"layers.#.attention.qkv.", "h.#.self_attention.query_key_value."},
-    {"layers.#.attention.o.", "h.#.self_attention.dense."},
-    {"layers.#.mlp_norm.", "h.#.post_attention_layernorm."},
-    {"layers.#.mlp.up.", "h.#.mlp.dense_h_to_4h."},
-    {"layers.#.mlp.down.", "h.#.mlp.dense_4h_to_h."},
-    {"head.norm.", "ln_f."},
-};
-
-// With a norm for each of attention and MLP.
-constexpr NamePair kTwoNormNames[] = {
-    {"embedding.weight", "word_embeddings.weight"},
+// The first two are of models with a norm for each of attention and MLP, the last two of the
+// others.
+constexpr NamePair kAllNames[] = {
     {"layers.#.attention_norm.", "h.#.ln_attn."},
+    {"layers.#.mlp_norm.", "h.#.ln_mlp."},
+    {"embedding.weight", "word_embeddings.weight"},
     {"layers.#.attention.qkv.", "h.#.self_attention.query_key_value."},
     {"layers.#.attention.o.", "h.#.self_attention.dense."},
-    {"layers.#.mlp_norm.", "h.#.ln_mlp."},
     {"layers.#.mlp.up.", "h.#.mlp.dense_h_to_4h."},
     {"layers.#.mlp.down.", "h.#.mlp.dense_4h_to_h."},
     {"head.norm.", "ln_f."},
+    {"layers.#.attention_norm.", "h.#.input_layernorm."},
+    {"layers.#.mlp_norm.", "h.#.post_attention_layernorm."},
 };
+constexpr std::span kTwoNormNames = std::span(kAllNames).first<std::size(kAllNames) - 2>();
+constexpr std::span kNames = std::span(kAllNames).last<std::size(kAllNames) - 2>();
 
 constexpr std::string_view kTargets[] = {"query_key_value"};
 
 void read(ConfigReader& config, ModelSpec& spec) {
-  spec.hidden_size = config.size("hidden_size", {}, kMaxWidth);
+  read_sizes(config, spec);
   config.require("n_embed", spec.hidden_size);  // older name, which wins in transformers
   spec.intermediate_size = config.size("ffn_hidden_size", 4 * spec.hidden_size, 16 * kMaxWidth);
-  spec.num_layers = config.size("num_hidden_layers", {}, kMaxLayers);
-  spec.layers.resize(static_cast<size_t>(spec.num_layers));
-  spec.num_heads = config.size("num_attention_heads", {}, kMaxWidth);
-  spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
-  require_multiple(config, "hidden_size", spec.hidden_size, "num_attention_heads", spec.num_heads);
   const bool grouped = config.flag("new_decoder_architecture", false);
   const bool one_kv_head = config.flag("multi_query", true);
   const int64_t kv_heads = config.size("num_kv_heads", spec.num_heads, kMaxWidth);

@@ -51,16 +51,14 @@ void read_moe(ConfigReader& config, ModelSpec& spec) {
 
 // Adds an error for layers with state spaces.
 void require_attention(ConfigReader& config, const ModelSpec& spec) {
-  const nlohmann::json* types = config.find("layer_types");
-  const char* const key = types == nullptr ? "layers_block_type" : "layer_types";
-  if (types == nullptr) types = config.find(key);
-  if (types == nullptr)
+  const bool old_key = config.find("layer_types") == nullptr;
+  const char* const key = old_key ? "layers_block_type" : "layer_types";
+  if (config.find(key) == nullptr)
     return config.add_error("layer_types",
                             "is missing, which means layers with state spaces; "
                             "supported are models whose layers all have attention");
-  if (!types->is_array() || std::ssize(*types) != spec.num_layers)
-    return config.add_error(key, "does not have one entry for each of the {} layers",
-                            spec.num_layers);
+  const nlohmann::json* const types = find_layer_entries(config, spec, key);
+  if (types == nullptr) return;
   for (const nlohmann::json& type : *types) {
     if (type != "attention" && type != "full_attention")
       return config.add_error(key, "has {}; supported are attention, full_attention", quoted(type));

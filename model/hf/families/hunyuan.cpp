@@ -1,4 +1,4 @@
-// Hunyuan, the dense models: Llama with norms of q and k behind the rotary embeddings.
+// Hunyuan, the dense models: Llama with norms of q and k after the rotary embeddings.
 #include "model/hf/families/decoder.h"
 
 namespace zeroth::model {

@@ -41,11 +41,8 @@ void read_sparse(ConfigReader& config, ModelSpec& spec) {
 
 // Reads layer_types, if it is given: they say which layers attend within chunks.
 void read_layer_types(ConfigReader& config, ModelSpec& spec, int64_t chunk) {
-  const nlohmann::json* const types = config.find("layer_types");
+  const nlohmann::json* const types = find_layer_entries(config, spec, "layer_types");
   if (types == nullptr) return;
-  if (!types->is_array() || std::ssize(*types) != spec.num_layers)
-    return config.add_error("layer_types", "does not have one entry for each of the {} layers",
-                            spec.num_layers);
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     const nlohmann::json& type = (*types)[layer];
     if (type != "chunked_attention" && type != "full_attention")

@@ -33,10 +33,11 @@ void read_ministral3(ConfigReader& config, ModelSpec& spec) {
   config.reject("mlp_bias");
   // Where read_rope() finds them.
   const nlohmann::json* rope = config.find("rope_scaling");
-  if (rope == nullptr || rope->empty()) rope = config.find("rope_parameters");
+  const bool new_key = rope == nullptr || rope->empty();
+  if (new_key) rope = config.find("rope_parameters");
   spec.query_scale = {.scale = 0.1, .interval = spec.rope.original_max_positions};  // kYarn's
   if (rope != nullptr && rope->is_object()) {
-    ConfigReader own(*rope, "rope_parameters.");
+    ConfigReader own(*rope, new_key ? "rope_parameters." : "rope_scaling.");
     spec.query_scale->scale = own.number("llama_4_scaling_beta");
     if (spec.query_scale->interval == 0)
       spec.query_scale->interval = own.size("original_max_position_embeddings");

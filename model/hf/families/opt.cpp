@@ -15,14 +15,9 @@ constexpr NamePair kNames[] = {
 };
 
 void read(ConfigReader& config, ModelSpec& spec) {
-  spec.hidden_size = config.size("hidden_size", {}, kMaxWidth);
+  read_sizes(config, spec);
   spec.intermediate_size = config.size("ffn_dim", {}, 16 * kMaxWidth);
-  spec.num_layers = config.size("num_hidden_layers", {}, kMaxLayers);
-  spec.layers.resize(static_cast<size_t>(spec.num_layers));
   for (LayerSpec& layer : spec.layers) layer.rope = LayerRope::kNone;
-  spec.num_heads = spec.num_kv_heads = config.size("num_attention_heads", {}, kMaxWidth);
-  spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;
-  require_multiple(config, "hidden_size", spec.hidden_size, "num_attention_heads", spec.num_heads);
   spec.max_positions = config.size("max_position_embeddings", 2048);
   spec.norm = {.kind = NormKind::kLayer, .eps = 1e-5, .bias = true};
   spec.learned_positions = true;
