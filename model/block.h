@@ -61,6 +61,9 @@ class Block : public torch::nn::Module {
   // buffer is either equal on all ranks, or it is a slice too and is listed among the splits.
   virtual std::optional<Splits> splits() const { return std::nullopt; }
 
+  // Returns the names of frozen parameters that stay in fp32 in runs and models of 16 bits.
+  virtual std::vector<std::string> keep_in_fp32() const { return {}; }
+
   // Returns the number of the block's experts, of which its router counts the tokens in
   // batch.router_sums; 0 without a router.
   virtual int64_t num_experts() const { return 0; }

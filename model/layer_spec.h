@@ -23,7 +23,7 @@ struct NormSpec {
 enum class NormPlacement { kPre, kPost, kSandwich };
 
 // Whether the feed-forward reads what attention reads (GPT-J: normalized once; GPT-NeoX: by a norm
-// of its own), not the residual stream behind attention.
+// of its own), not the residual stream after attention.
 enum class ParallelResidual { kNone, kOneNorm, kTwoNorms };
 
 // What a norm of q and k sees at once: each head, with the same weight or with one of its own, or
@@ -90,6 +90,7 @@ struct RouterSpec {
   int64_t groups = 1, kept_groups = 1;
   bool groups_by_two = true;
   bool normalize = true;      // weights of a token's experts sum up to 1
+  double min_sum = 1e-20;     // for which smaller sums are taken when they are normalized
   double scale = 1;           // of the weights
   bool scales_input = false;  // the weights scale the experts' inputs (Llama 4)
   bool in_fp32 = false;       // logits are computed in fp32, also in runs of 16 bits

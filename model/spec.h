@@ -81,7 +81,7 @@ struct ModelSpec {
   std::optional<ExpertsSpec> experts = {};
 
   bool conv1d = false;  // weights are stored [in, out] (GPT-2's Conv1D)
-  // A trained table is added to the embedding, of max_positions rows behind the first
+  // A trained table is added to the embedding, of max_positions rows after the first
   // `position_offset` ones, which no token reads; otherwise there are rotary embeddings.
   bool learned_positions = false;
   int64_t position_offset = 0;

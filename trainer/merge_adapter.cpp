@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -95,10 +96,12 @@ std::string merge_adapter(const Flags& flags) {
   const model::Blocks blocks = model::build_blocks(merged);
   std::vector<model::PlannedTensor> parameters;
   for (const auto& block : blocks) {
+    const std::vector<std::string> in_fp32 = block->keep_in_fp32();
     for (const auto& item : block->named_parameters()) {
       const std::string name = block->label() + "." + item.key();
       const bool tied = name == "head.weight" && merged.tie_word_embeddings;
-      if (!tied) parameters.push_back({name, item.value().sizes().vec()});
+      const bool keep_in_fp32 = std::ranges::count(in_fp32, item.key()) > 0;
+      if (!tied) parameters.push_back({name, item.value().sizes().vec(), keep_in_fp32});
     }
   }
   model::ModelWriter writer({.source = directory,

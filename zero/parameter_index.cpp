@@ -17,7 +17,7 @@ size_t first_unit_like(const UnitPlan& plan, size_t unit) {
   for (size_t u = 0; u < unit; ++u) {
     const Unit& other = plan.units[u];
     if (other.blocks == own.blocks && other.trainable == own.trainable &&
-        other.is_quantized == own.is_quantized)
+        other.own_dtype == own.own_dtype)
       return u;
   }
   return unit;
@@ -78,6 +78,7 @@ std::vector<GlobalParameter> global_parameters(const UnitPlan& plan) {
                             global.slice.shape,
                             unit.trainable,
                             unit.is_saved,
+                            unit.own_dtype == torch::kFloat,
                             unit.blocks.front(),
                             {}});
     }

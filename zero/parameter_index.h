@@ -19,6 +19,7 @@ struct GlobalParameter {
   std::vector<int64_t> shape;
   bool trainable = true;
   bool is_saved = true;           // Unit::is_saved
+  bool keep_in_fp32 = false;      // model::Block::keep_in_fp32() has it
   size_t block = 0;               // first block that uses it
   std::vector<SlotIndex> slices;  // slices on this rank: one, or those of a fused matrix
 

@@ -21,6 +21,7 @@ struct UnitParameter {
   torch::Tensor tensor;
   std::vector<size_t> blocks;
   int num_replicas;
+  std::optional<torch::Dtype> own_dtype = {};  // Unit::own_dtype
 };
 
 std::vector<int> pp_ranks_of(const std::vector<size_t>& blocks, const UnitPlan& plan) {
@@ -90,6 +91,20 @@ void check_splits(const model::Block& block, const model::Splits& splits) {
   }
 }
 
+// Returns Unit::own_dtype of a parameter.
+std::optional<torch::Dtype> own_dtype(const std::string& name, const torch::Tensor& tensor,
+                                      bool keeps_fp32) {
+  if (tensor.scalar_type() == torch::kByte && !tensor.requires_grad()) return torch::kByte;
+  if (!tensor.is_floating_point()) {
+    throw Error("parameter {} has dtype {}, only floating point can be trained", name,
+                c10::toString(tensor.scalar_type()));
+  }
+  if (!keeps_fp32) return std::nullopt;
+  if (tensor.requires_grad())
+    throw Error("parameter {} is trainable; only frozen ones are kept in fp32", name);
+  return torch::kFloat;
+}
+
 std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size) {
   std::vector<UnitParameter> parameters;
   std::map<const void*, size_t> known;
@@ -97,6 +112,7 @@ std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size)
   for (size_t b = 0; b < blocks.size(); ++b) {
     const model::Splits splits = splits_of(*blocks[b], tensor_size);
     check_splits(*blocks[b], splits);
+    const std::vector<std::string> in_fp32 = blocks[b]->keep_in_fp32();
     for (const auto& item : blocks[b]->named_parameters()) {
       const torch::Tensor& tensor = item.value();
       const auto [at, is_new] = known.try_emplace(tensor.unsafeGetTensorImpl(), parameters.size());
@@ -108,11 +124,7 @@ std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size)
       UnitParameter parameter = make_parameter(*blocks[b], item.key(), tensor, splits, tensor_size);
       const std::string& name = parameter.slot.name;
       if (!names.insert(name).second) throw Error("duplicate parameter name {}", name);
-      const bool quantized = tensor.scalar_type() == torch::kByte && !tensor.requires_grad();
-      if (!tensor.is_floating_point() && !quantized) {
-        throw Error("parameter {} has dtype {}, only floating point can be trained", name,
-                    c10::toString(tensor.scalar_type()));
-      }
+      parameter.own_dtype = own_dtype(name, tensor, std::ranges::count(in_fp32, item.key()) > 0);
       parameter.blocks = {b};
       parameters.push_back(std::move(parameter));
     }
@@ -124,7 +136,7 @@ std::vector<UnitParameter> collect(const model::Blocks& blocks, int tensor_size)
 std::string unit_name(const std::string& owner, const Unit& unit, const UnitPlanOptions& options) {
   std::string name = owner;
   if (unit.num_replicas > 1) name += fmt::format(" (on {} ranks)", unit.num_replicas);
-  if (unit.is_quantized) return name + " (quantized)";
+  if (unit.own_dtype) return name + (unit.is_quantized() ? " (quantized)" : " (fp32)");
   if (options.trains && !unit.trainable) name += " (frozen)";
   if (options.min_coded_elements && unit.trainable && !unit.coded) name += " (small)";
   return name;
@@ -159,18 +171,17 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
   }
   const int tensor_size = grid.shape()[comm::MeshDim::kTp];
   const auto accumulates = [&](size_t b) { return blocks[b]->accumulates_grads(); };
-  // (owner, trainable, quantized, coded, replicas)
-  std::map<std::tuple<std::string, bool, bool, bool, int>, size_t> unit_of;
+  // (owner, trainable, own_dtype, coded, replicas)
+  std::map<std::tuple<std::string, bool, std::optional<torch::Dtype>, bool, int>, size_t> unit_of;
   for (UnitParameter& parameter : collect(blocks, tensor_size)) {
     const bool tied = parameter.blocks.size() > 1;
     const bool trainable = options.trains && parameter.tensor.requires_grad();
-    const bool quantized = parameter.tensor.scalar_type() == torch::kByte;
     const std::string owner =
         tied ? parameter.slot.name : blocks[parameter.blocks.front()]->label();
     const bool coded = options.min_coded_elements && trainable &&
                        parameter.slot.global.slice.tensor_elements() >= *options.min_coded_elements;
     const auto [at, is_new] = unit_of.try_emplace(
-        {owner, trainable, quantized, coded, parameter.num_replicas}, plan.units.size());
+        {owner, trainable, parameter.own_dtype, coded, parameter.num_replicas}, plan.units.size());
     if (is_new) {
       const comm::GroupMember place =
           comm::group_member(grid.shard_group(parameter.num_replicas), rank);
@@ -180,8 +191,8 @@ UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, i
       plan.units.push_back(
           {.name = {},
            .trainable = trainable,
-           .is_saved = trainable || (options.saves_frozen && !quantized),
-           .is_quantized = quantized,
+           .is_saved = trainable || (options.saves_frozen && parameter.own_dtype != torch::kByte),
+           .own_dtype = parameter.own_dtype,
            .coded = coded,
            .pp_ranks = std::move(pp_ranks),
            .is_held = is_held,

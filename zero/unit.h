@@ -24,14 +24,15 @@ enum class GatherPolicy {
 };
 
 struct Unit {
-  // Name: "layers.3", "layers.3 (on 2 ranks) (frozen)", "layers.3 (quantized)", or a tied weight's
-  // own name.
+  // Name: "layers.3", "layers.3 (on 2 ranks) (frozen)", "layers.3 (quantized)", "layers.3 (fp32)",
+  // or a tied weight's own name.
   std::string name;
   bool trainable = true;
   // False: the unit is frozen, and neither checkpoints nor saved models hold it.
   bool is_saved = true;
-  // True: its elements are bytes (uint8) of quantized weights, which are frozen and never saved.
-  bool is_quantized = false;
+  // The dtype of its frozen elements, if it is not that of the run's other parameters: bytes
+  // (uint8) of quantized weights, which are never saved, or fp32 of model::Block::keep_in_fp32().
+  std::optional<torch::Dtype> own_dtype = {};
   // True: its optimizer states are 8-bit codes, and slots and shards begin code blocks
   // (optim/coded_states.h).
   bool coded = false;
@@ -50,8 +51,9 @@ struct Unit {
   bool begins_gradients = false;      // true if all blocks have model::Block::accumulates_grads
   GatherPolicy gather_policy = GatherPolicy::kNever;
 
-  // Returns the dtype of the buffer; `working` is that of parameters that are not quantized.
-  torch::Dtype dtype(torch::Dtype working) const { return is_quantized ? torch::kByte : working; }
+  // Returns the dtype of the buffer; `working` is that of the run's parameters.
+  torch::Dtype dtype(torch::Dtype working) const { return own_dtype.value_or(working); }
+  bool is_quantized() const { return own_dtype == torch::kByte; }
   // Returns "block 3 (layers.2)", for messages.
   std::string label() const;
   bool is_gathered_before_use() const { return gather_policy == GatherPolicy::kBeforeUse; }
@@ -113,11 +115,12 @@ struct UnitPlanOptions {
   std::vector<int> block_pp_ranks = {};
 };
 
-// Groups the parameters of every block by (tied or not, trainable or not, quantized or not, coded
+// Groups the parameters of every block by (tied or not, trainable or not, dtype of their own, coded
 // or not, ranks that hold the same) and returns the plan of `rank`. It has the units of the whole
 // chain on every rank, in the same order, also those that `rank` does not hold. Throws an Error if
 // two blocks have one label, two parameters one name, a parameter is neither floating point nor
-// frozen bytes (uint8), or a block does not say how tensor-parallel ranks share it.
+// frozen bytes (uint8), one that is kept in fp32 is trainable, or a block does not say how
+// tensor-parallel ranks share it.
 UnitPlan plan_units(const model::Blocks& blocks, const comm::MeshLayout& grid, int rank,
                     const UnitPlanOptions& options = {});
 // Plans the units for this rank of a mesh, and for the first of `data_ranks` ranks that are all on

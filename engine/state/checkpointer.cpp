@@ -14,6 +14,7 @@
 #include "model/hf/adapter_files.h"
 #include "model/hf/checkpoint_map.h"
 #include "zero/param_store.h"
+#include "zero/parameter_index.h"
 #include "zero/sharded_optimizer.h"
 #include "zero/unit.h"
 
@@ -47,8 +48,9 @@ std::optional<model::ModelLayout> model_layout(const CheckpointedRun& run) {
   if (!run.model) return std::nullopt;
   const auto& [spec, dtype, adapter] = *run.model;
   std::vector<model::PlannedTensor> parameters;
-  for (const StateSlice& piece : global_states(run.held)) {
-    if (belongs_to_model(piece)) parameters.push_back({piece.parameter, piece.box.shape});
+  for (const zero::GlobalParameter& parameter : zero::global_parameters(run.held.plan)) {
+    if (parameter.is_saved && parameter.numel() > 0)
+      parameters.push_back({parameter.name, parameter.shape, parameter.keep_in_fp32});
   }
   if (adapter) return model::plan_adapter(spec, *adapter, parameters);
   return model::plan_model(spec, dtype.value_or(run.held.params.dtype()), parameters);

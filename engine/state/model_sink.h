@@ -14,7 +14,8 @@ namespace zeroth::engine {
 class ModelSink {
  public:
   virtual ~ModelSink() = default;
-  // Announces all parameters of the model, in order, and their dtype. Called on rank 0.
+  // Announces all parameters of the model, in order, and its dtype, which is that of those that are
+  // not kept in fp32. Called on rank 0.
   virtual void begin(const std::vector<model::PlannedTensor>& parameters, torch::Dtype dtype) = 0;
   // Returns, on rank 0 after begin(), where it writes; empty: no sink can join.
   virtual std::string directory() const { return ""; }
@@ -24,8 +25,8 @@ class ModelSink {
                     torch::Dtype /*dtype*/) {
     return false;
   }
-  // Receives a value of the announced shape and dtype, in the announced order, valid during the
-  // call only; it may be on a GPU.
+  // Receives a value of the announced shape and model::saved_dtype(), in the announced order, valid
+  // during the call only; it may be on a GPU.
   virtual void write(const std::string& name, const torch::Tensor& value) = 0;
 };
 

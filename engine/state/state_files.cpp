@@ -182,11 +182,16 @@ checkpoint::WritableFile& ModelFileWriter::file_for(size_t index, bool scattered
   return *file;
 }
 
+torch::Dtype ModelFileWriter::saved_dtype(const ParameterRegion& region) const {
+  return model::saved_dtype(region.locations->front().tensor, layout_.dtype);
+}
+
 void ModelFileWriter::write(size_t index, int64_t first, const torch::Tensor& values) {
   const std::optional<ParameterRegion>& region = regions_.at(index);
   if (!region || values.numel() == 0) return;
   model::require_finite(target_, region->parameter, values);
-  const torch::Tensor saved = model::to_saved_dtype(region->parameter, values, layout_.dtype);
+  const torch::Dtype dtype = saved_dtype(*region);
+  const torch::Tensor saved = model::to_saved_dtype(region->parameter, values, dtype);
   std::span bytes(static_cast<const std::byte*>(saved.data_ptr()), saved.nbytes());
   const std::vector<SliceRows> all =
       slice_rows(region->box, region->first + first, saved.numel(), saved.numel());
@@ -202,7 +207,7 @@ void ModelFileWriter::write(size_t index, int64_t first, const torch::Tensor& va
 
 void ModelFileWriter::write_run(const ParameterRegion& region, int64_t element,
                                 std::span<const std::byte> bytes, bool scattered) {
-  const auto width = static_cast<int64_t>(c10::elementSize(layout_.dtype));
+  const auto width = static_cast<int64_t>(c10::elementSize(saved_dtype(region)));
   const int64_t tensor_elements = region.box.tensor_elements() / std::ssize(*region.locations);
   while (!bytes.empty()) {
     const auto& location = region.locations->at(static_cast<size_t>(element / tensor_elements));

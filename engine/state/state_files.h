@@ -78,6 +78,7 @@ class ModelFileWriter : public StateSink {
     int64_t first = 0;  // the slice's first element in `box`
   };
 
+  torch::Dtype saved_dtype(const ParameterRegion& region) const;
   checkpoint::WritableFile& file_for(size_t index, bool scattered);
   // Writes consecutive values of a parameter, from this element of the global tensor on.
   void write_run(const ParameterRegion& region, int64_t element, std::span<const std::byte> bytes,

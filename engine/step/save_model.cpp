@@ -94,12 +94,17 @@ class ParameterWriter {
         gatherer_(plan, parameters, mesh),
         sink_(sink) {
     std::vector<model::PlannedTensor> planned;
-    for (const auto& parameter : parameters) planned.push_back({parameter.name, parameter.shape});
+    for (const auto& parameter : parameters)
+      planned.push_back({parameter.name, parameter.shape, parameter.keep_in_fp32});
     if (mesh.rank() == 0) sink.begin(planned, dtype);
     if (mesh.layout().shape()[comm::MeshDim::kPp] > 1) join(planned);
   }
 
-  // Writes a parameter of which `slices` returns this rank's, in the writer's dtype. It is called
+  torch::Dtype dtype(size_t index) const {
+    return parameters_[index].keep_in_fp32 ? torch::kFloat : dtype_;
+  }
+
+  // Writes a parameter of which `slices` returns this rank's, in its dtype(). It is called
   // if this rank holds the parameter and is the first of dimension dp: one gathers for all of them.
   void write(size_t index, const std::function<std::vector<torch::Tensor>()>& slices) {
     if (mesh_.coordinate(comm::MeshDim::kDp) > 0) return;
@@ -109,9 +114,9 @@ class ParameterWriter {
     if (mesh_.coordinate(comm::MeshDim::kTp) > 0) return;
     const bool passes = holder > 0 && !has_joined_[static_cast<size_t>(holder)];
     if (passes) {
-      full = full.defined()
-                 ? full.contiguous()
-                 : at::empty(parameters_[index].shape, torch::device(mesh_.device()).dtype(dtype_));
+      full = full.defined() ? full.contiguous()
+                            : at::empty(parameters_[index].shape,
+                                        torch::device(mesh_.device()).dtype(dtype(index)));
       mesh_.group({comm::MeshDim::kPp}).broadcast(full, holder, parameters_[index].name).wait();
     }
     if (plan_.pp_rank == (passes ? 0 : holder)) sink_.write(parameters_[index].name, full);
@@ -169,7 +174,7 @@ void save_model(BlockRunner& runner, const zero::UnitPlan& plan, zero::ShardedOp
         for (const auto& [unit, i] : parameters[next].slices) {
           const auto master = full_masters.find(unit);
           slices.push_back(master == full_masters.end()
-                               ? plan.units[unit].params[i].detach().to(dtype)
+                               ? plan.units[unit].params[i].detach().to(writer.dtype(next))
                                : slice_of(master->second, plan.units[unit], i));
         }
         return slices;
@@ -195,7 +200,7 @@ void save_trained(const zero::UnitPlan& plan, zero::ShardedOptimizer& masters, t
     writer.write(i, [&] {
       std::vector<torch::Tensor> slices;
       for (const auto& [unit, index] : parameters[i].slices)
-        slices.push_back(slice_of(full[unit], plan.units[unit], index).to(dtype));
+        slices.push_back(slice_of(full[unit], plan.units[unit], index).to(writer.dtype(i)));
       return slices;
     });
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/tensor.h"
 #include "model/block.h"
@@ -33,6 +34,8 @@ class Experts : public torch::nn::Module {
   // Returns a tensor in the shape of x [..., hidden].
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) const;
 
+  // See Block::keep_in_fp32().
+  std::vector<std::string> keep_in_fp32(const std::string& prefix) const;
   // Returns the splits of the matrices, by names in the block.
   Splits splits(const std::string& prefix) const;
 

@@ -14,9 +14,6 @@ namespace {
 
 using torch::Tensor;
 
-// Floor of the sum by which weights are divided: DeepSeek-V3's. It matters only if all vanish.
-constexpr double kMinSum = 1e-20;
-
 // BalanceScores returns its input, the softmax [n, experts], and adds the gradient of the load
 // balancing loss to that of the first `tokens` rows.
 class BalanceScores final : public CustomFunction {
@@ -100,7 +97,8 @@ Router::Choice Router::forward(const Tensor& x, const MicroBatch& batch) const {
   const Tensor experts = choose(by_logits ? z : scores);
   if (batch.router_sums) scores = count(scores, experts, batch);
   Tensor weights = scores.gather(1, experts);
-  if (spec_.normalize) weights = weights / weights.sum(-1, /*keepdim=*/true).clamp_min(kMinSum);
+  if (spec_.normalize)
+    weights = weights / weights.sum(-1, /*keepdim=*/true).clamp_min(spec_.min_sum);
   if (spec_.scale != 1) weights = weights * spec_.scale;
   return {experts, weights.to(x.scalar_type())};
 }

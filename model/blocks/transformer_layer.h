@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "device/tensor.h"
 #include "model/block.h"
@@ -28,6 +30,9 @@ class TransformerLayer : public Block {
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
   bool accumulates_grads() const override { return true; }
   int64_t num_experts() const override { return experts_ ? experts_->num_experts() : 0; }
+  std::vector<std::string> keep_in_fp32() const override {
+    return experts_ ? experts_->keep_in_fp32("mlp.") : std::vector<std::string>();
+  }
   std::optional<Splits> splits() const override {
     if (!tp_) return std::nullopt;
     Splits splits = linear_splits(*this);

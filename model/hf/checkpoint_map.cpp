@@ -106,11 +106,11 @@ std::vector<PlannedTensor> stored_tensors(const Family& family, const PlannedTen
     int32_t& entry = found->indices.back();
     for (; entry < parameter.shape[0]; ++entry) {
       tensors[static_cast<size_t>(entry * name.parts + name.part)] = {
-          join(family.prefix, fill(name.stored, *found)), shape};
+          join(family.prefix, fill(name.stored, *found)), shape, parameter.keep_in_fp32};
     }
   }
   if (!tensors.empty()) return tensors;
-  return {{stored_name(family, parameter.name), parameter.shape}};
+  return {{stored_name(family, parameter.name), parameter.shape, parameter.keep_in_fp32}};
 }
 
 std::optional<StoredPiece> stored_piece(const Family& family, const std::string& stored) {

@@ -15,6 +15,7 @@ namespace zeroth::model {
 struct PlannedTensor {
   std::string name;
   std::vector<int64_t> shape;
+  bool keep_in_fp32 = false;  // in models of 16 bits, too
 };
 
 // Returns the name of a parameter of the family in checkpoints and messages, that of files which

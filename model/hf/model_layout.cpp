@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 int64_t num_bytes(const PlannedTensor& tensor, torch::ScalarType dtype) {
-  auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  auto bytes = static_cast<int64_t>(c10::elementSize(saved_dtype(tensor, dtype)));
   for (const int64_t extent : tensor.shape) bytes *= extent;
   return bytes;
 }
@@ -104,12 +104,16 @@ void append(std::vector<File>& files, const Tensor& tensor, int64_t bytes, int64
 
 }  // namespace
 
+torch::ScalarType saved_dtype(const PlannedTensor& tensor, torch::ScalarType dtype) {
+  return tensor.keep_in_fp32 ? torch::kFloat : dtype;
+}
+
 SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
                                    const std::vector<PlannedTensor>& tensors) {
   std::vector<CopiedTensor> planned;
   for (const PlannedTensor& tensor : tensors) {
-    planned.push_back(
-        {tensor.name, std::string(dtype_name(dtype)), tensor.shape, num_bytes(tensor, dtype)});
+    planned.push_back({tensor.name, std::string(dtype_name(saved_dtype(tensor, dtype))),
+                       tensor.shape, num_bytes(tensor, dtype)});
   }
   return plan_file(planned);
 }

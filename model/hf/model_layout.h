@@ -23,7 +23,10 @@ struct SafetensorsLayout {
   std::map<std::string, int64_t> offsets;  // of each tensor's first byte
   int64_t size = 0;                        // of the full file
 };
-// Returns the layout of a file. `dtype` is that of all tensors: float32, float16 or bfloat16. Pure.
+// Returns the dtype of a tensor in files of `dtype`: float32, float16 or bfloat16.
+torch::ScalarType saved_dtype(const PlannedTensor& tensor, torch::ScalarType dtype);
+
+// Returns the layout of a file of `dtype`. Pure.
 SafetensorsLayout plan_safetensors(torch::ScalarType dtype,
                                    const std::vector<PlannedTensor>& tensors);
 

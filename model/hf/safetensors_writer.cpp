@@ -43,10 +43,11 @@ torch::Tensor to_saved_dtype(const std::string& name, const torch::Tensor& tenso
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
                                      const std::vector<PlannedTensor>& tensors, Access access)
-    : path_(path), dtype_(dtype) {
+    : path_(path) {
   const SafetensorsLayout layout = plan_safetensors(dtype, tensors);
   for (const PlannedTensor& tensor : tensors) {
-    regions_[tensor.name] = {tensor.shape, layout.offsets.at(tensor.name)};
+    regions_[tensor.name] = {tensor.shape, saved_dtype(tensor, dtype),
+                             layout.offsets.at(tensor.name)};
   }
   if (access == Access::kCreate) {
     create(layout);
@@ -109,7 +110,7 @@ void SafetensorsWriter::write(const std::string& name, const torch::Tensor& tens
   ZEROTH_CHECK(!region.written, "{} is written twice", name);
   ZEROTH_CHECK(tensor.sizes() == torch::IntArrayRef(region.shape), "{} is [{}], planned [{}]", name,
                fmt::join(tensor.sizes(), ", "), fmt::join(region.shape, ", "));
-  const torch::Tensor bytes = to_saved_dtype(name, tensor, dtype_);
+  const torch::Tensor bytes = to_saved_dtype(name, tensor, region.dtype);
   write_bytes(bytes.data_ptr(), bytes.nbytes(), region.offset);
   region.written = true;
 }

@@ -32,7 +32,7 @@ class SafetensorsWriter {
   // The file is created, or, if another writer of the same arguments writes other tensors of it,
   // opened.
   enum class Access { kCreate, kOpen };
-  // `dtype` is that of all tensors: float32, float16 or bfloat16. Throws an Error with the path,
+  // The file is of `dtype`: see plan_safetensors(). Throws an Error with the path,
   // the bytes and the system's reason, as write() and finish() do.
   SafetensorsWriter(const std::filesystem::path& path, torch::ScalarType dtype,
                     const std::vector<PlannedTensor>& tensors, Access access = Access::kCreate);
@@ -54,6 +54,7 @@ class SafetensorsWriter {
  private:
   struct TensorRegion {
     std::vector<int64_t> shape;
+    torch::ScalarType dtype = torch::kFloat;
     int64_t offset = 0;
     bool written = false;
   };
@@ -61,7 +62,6 @@ class SafetensorsWriter {
   void write_bytes(const void* data, size_t size, int64_t offset);
 
   std::filesystem::path path_;
-  torch::ScalarType dtype_ = torch::kFloat;
   int64_t appended_to_ = 0;  // the next byte that append() writes
   std::map<std::string, TensorRegion> regions_;
   FileDescriptor fd_;

@@ -79,6 +79,25 @@ void for_each_strategy(const std::function<void(const configs::Config&, int rank
   }
 }
 
+// A block of the chain with a frozen bias, of which 16 bits hold no value.
+class KeptBias final : public model::Block {
+ public:
+  KeptBias()
+      : Block("kept"),
+        bias_(register_parameter("bias", torch::full({6}, kBias), /*requires_grad=*/false)),
+        factor_(register_parameter("factor", torch::full({6}, 0.5))) {}
+  static constexpr double kBias = 5.0009765625;
+
+  std::vector<std::string> keep_in_fp32() const override { return {"bias"}; }
+  torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch&) override {
+    CHECK(at::equal(bias_, torch::full({6}, kBias)));
+    return x * factor_;
+  }
+
+ private:
+  torch::Tensor bias_, factor_;
+};
+
 }  // namespace
 
 TEST_CASE("a run resumes bit by bit from states without the frozen base, which it reads anew") {
@@ -132,6 +151,39 @@ TEST_CASE("only trained parameters are saved, and no other unit is gathered for 
       CAPTURE(name);
       CHECK(at::equal(trained.values.at(name), value));
     }
+  });
+}
+
+TEST_CASE("a parameter that is kept in fp32 is that in a run of 16 bits, and in what it saves") {
+  for_each_strategy([](const configs::Config& config, int ranks) {
+    Collected working, masters;
+    SavedRun saved, resumed;
+    testing::run_ranks(ranks, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+      const auto make_kept = [&] {
+        model::Blocks blocks = testing::make_chain();
+        blocks.insert(blocks.begin() + 1, std::make_shared<KeptBias>());
+        return initialize(std::move(blocks), config, mesh);
+      };
+      const auto engine = make_kept();
+      testing::ChainLoader loader = loader_of(config, *mesh);
+      train(*engine, loader, 2);
+      engine->save_model(working);
+      engine->save_model(masters, SavedValues::kMasters);
+      SavedRun::Sink sink(saved);
+      engine->save_states(sink);
+      const auto other = make_kept();
+      SavedRun::Source source(saved);
+      other->load_states(source, engine->counters());
+      SavedRun::Sink again(resumed);
+      other->save_states(again);
+      if (mesh->rank() == 0) saved.counters = resumed.counters = engine->counters();
+    });
+    const bool bf16 = config.precision == configs::Precision::kBf16;
+    for (const Collected& model : {working, masters})
+      CHECK(at::equal(model.values.at("kept.bias"), torch::full({6}, KeptBias::kBias)));
+    CHECK((working.values.at("kept.factor").scalar_type() == torch::kBFloat16) == bf16);
+    CHECK(saved.holds("kept.bias"));
+    CHECK(saved == resumed);
   });
 }
 

@@ -41,9 +41,9 @@ std::vector<checkpoint::FileSegment> write(const checkpoint::Save& save,
   ModelFileWriter ranges(save, layout);
   std::vector<StateSlice> pieces;
   for (const Part& part : parts) {
-    const auto& [name, shape] = kParameters[part.parameter];
-    pieces.push_back(
-        {name, part.state, torch::kFloat, TensorSlice::full(shape), part.begin, part.end});
+    const model::PlannedTensor& parameter = kParameters[part.parameter];
+    pieces.push_back({parameter.name, part.state, torch::kFloat, TensorSlice::full(parameter.shape),
+                      part.begin, part.end});
   }
   ranges.begin(pieces);
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -42,6 +42,23 @@ TEST_CASE("a planned file has the bytes that a written one has") {
   CHECK(planned.offsets.at("b") == std::ssize(planned.header) + 12);
 }
 
+TEST_CASE("a tensor that is kept in fp32 is that in a file of 16 bits, bit by bit") {
+  const TempFolder directory;
+  const std::vector<PlannedTensor> tensors = {{"a", {2}}, {"bias", {2}, /*keep_in_fp32=*/true}};
+  const SafetensorsLayout planned = plan_safetensors(torch::kBFloat16, tensors);
+  CHECK(planned.size == std::ssize(planned.header) + 4 + 8);
+  CHECK(planned.header.find(R"("bias":{"dtype":"F32")") != std::string::npos);
+  CHECK(planned.header.find(R"("a":{"dtype":"BF16")") != std::string::npos);
+  SafetensorsWriter writer(directory / "x", torch::kBFloat16, tensors);
+  const torch::Tensor bias = torch::full({2}, 5.0009765625);
+  writer.write("a", torch::ones({2}));
+  writer.write("bias", bias);
+  writer.finish();
+  const std::string written = read_file((directory / "x").string(), 1 << 20);
+  CHECK(written.substr(static_cast<size_t>(planned.offsets.at("bias"))) ==
+        std::string(static_cast<const char*>(bias.const_data_ptr()), 8));
+}
+
 TEST_CASE("a model that fits into one file has no index") {
   const ModelLayout layout = plan_model(llama(), torch::kFloat32, kParameters);
   REQUIRE(layout.files.size() == 1);

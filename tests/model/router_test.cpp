@@ -50,6 +50,8 @@ TEST_CASE("weights are probabilities of the chosen, or divided by their sum, and
   CHECK(difference(plain.weights, probabilities.gather(1, plain.experts)) < 1e-6);
   const auto normalized = Fixed({.scale = 2.5}, 4, 2).route(logits);
   CHECK(normalized.weights.sum().item<double>() == doctest::Approx(2.5));
+  const auto floored = Fixed({.min_sum = 4}, 4, 2).route(logits);
+  CHECK(difference(floored.weights, plain.weights / 4) < 1e-6);
   const auto sigmoid =
       Fixed({.score = RouterScore::kSigmoid, .normalize = false}, 4, 1).route(logits);
   CHECK(sigmoid.weights.item<double>() == doctest::Approx(1 / (1 + std::exp(-3.0))));

@@ -148,7 +148,7 @@ TEST_CASE("frozen bytes are a unit of their own, which no checkpoint holds") {
     REQUIRE(plan.units.size() == 3);
     const Unit& codes = plan.units[1];
     CHECK(codes.name == "layers.0 (quantized)");
-    CHECK(codes.is_quantized);
+    CHECK(codes.is_quantized());
     CHECK_FALSE(codes.is_saved);
     CHECK_FALSE(codes.trainable);
     CHECK((codes.dtype(torch::kBFloat16) == torch::kByte));
@@ -157,6 +157,28 @@ TEST_CASE("frozen bytes are a unit of their own, which no checkpoint holds") {
     CHECK(plan.units[2].is_saved);
     CHECK(codes.layout.shard_numel() == 64);
   }
+}
+
+TEST_CASE("a frozen parameter that is kept in fp32 is a unit of its own, which is saved") {
+  struct Kept : model::Block {
+    explicit Kept(bool trainable) : Block("layers.0") {
+      register_parameter("weight", torch::ones({4}), /*requires_grad=*/false);
+      register_parameter("bias", torch::ones({4}), trainable);
+    }
+    std::vector<std::string> keep_in_fp32() const override { return {"bias"}; }
+    torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch&) override { return x; }
+  };
+  const UnitPlan plan = plan_units({std::make_shared<Kept>(false)}, 2);
+  REQUIRE(plan.units.size() == 2);
+  const Unit& kept = plan.units[1];
+  CHECK(kept.name == "layers.0 (fp32)");
+  CHECK((kept.dtype(torch::kBFloat16) == torch::kFloat));
+  CHECK((plan.units[0].dtype(torch::kBFloat16) == torch::kBFloat16));
+  CHECK(kept.is_saved);
+  CHECK_FALSE(kept.is_quantized());
+  CHECK_THROWS_WITH_AS(plan_units({std::make_shared<Kept>(true)}, 1),
+                       "parameter layers.0.bias is trainable; only frozen ones are kept in fp32",
+                       Error);
 }
 
 TEST_CASE("a parameter that is not floating point is refused by name and dtype") {

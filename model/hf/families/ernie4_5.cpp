@@ -37,7 +37,7 @@ void read_moe(ConfigReader& config, ModelSpec& spec) {
                 .default_top_k = 6,
                 .default_size = 1536});
   spec.experts->router = {.correction_bias = true, .correction_in_row = true, .in_fp32 = true};
-  config.number("moe_norm_min", 1e-12);  // far below any sum of probabilities
+  spec.experts->router.min_sum = config.positive("moe_norm_min", 1e-12);
   double shared = config.number("moe_num_shared_experts", 2);
   if (!(shared >= 0 && shared <= kMaxExperts) || shared != std::floor(shared)) {
     config.add_error("moe_num_shared_experts", "is {}, expected a whole number from 0 to {}",
