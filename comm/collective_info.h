@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/text/printable.h"
@@ -67,8 +69,10 @@ struct CollectiveInfo {
 // Returns the message of our own Error unchanged; of c10d's message only the first line, quoted,
 // because a stack trace follows it.
 inline std::string error_message(const std::exception& cause) {
-  const bool ours = dynamic_cast<const Error*>(&cause) != nullptr;
-  return ours ? cause.what() : quotation(cause.what());
+  const bool has_reason = dynamic_cast<const Error*>(&cause) != nullptr ||
+                          dynamic_cast<const std::system_error*>(&cause) != nullptr ||
+                          dynamic_cast<const std::bad_alloc*>(&cause) != nullptr;
+  return has_reason ? describe_exception(cause) : quotation(cause.what());
 }
 
 }  // namespace zeroth::comm

@@ -74,10 +74,8 @@ Failure explain(const std::exception_ptr& error) {
     return internal_failure(broken.what());
   } catch (const c10::Error& torch) {
     return user_error("LibTorch failed: " + quotation(torch.what_without_backtrace()));
-  } catch (const std::filesystem::filesystem_error& file) {
-    return user_error(describe_exception(file));
   } catch (const std::system_error& system) {  // mostly a thread that cannot be started
-    return user_error(system_reason(system.code().value()) + limit_in_parentheses());
+    return user_error(describe_exception(system));
   } catch (const std::bad_alloc&) {
     const FreeMemory left = free_host_memory();
     return user_error(

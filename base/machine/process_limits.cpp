@@ -1,10 +1,12 @@
 #include "base/machine/process_limits.h"
 
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text/units.h"
@@ -20,14 +22,17 @@ std::optional<rlim_t> soft_limit_of(Resource resource) {
   return limit.rlim_cur;
 }
 
-// Returns the limit that causes this error, or an empty text if none does.
+// Returns the limits that may cause this error, or an empty text if none does.
 std::string describe_limit(int error) {
   if (error == EMFILE) return " (ulimit -n)";
   if (const auto soft_limit = soft_limit_of(RLIMIT_FSIZE); error == EFBIG && soft_limit)
     return fmt::format(" (ulimit -f: {} bytes)", *soft_limit);
-  if (error == ENOMEM && soft_limit_of(RLIMIT_AS)) return " (ulimit -v)";
-  if (error == EAGAIN && soft_limit_of(RLIMIT_NPROC)) return " (ulimit -u)";
-  return "";
+  std::vector<std::string> limits;
+  if (error == ENOMEM || error == EAGAIN) limits.push_back(address_space_limit());
+  // That of a thread that cannot be started; its stack needs address space, too.
+  if (error == EAGAIN && soft_limit_of(RLIMIT_NPROC)) limits.emplace_back("ulimit -u");
+  std::erase(limits, "");
+  return limits.empty() ? "" : fmt::format(" ({})", fmt::join(limits, ", or "));
 }
 
 }  // namespace

@@ -30,6 +30,18 @@ TEST_CASE("a reason that is a limit of the process names the limit") {
   CHECK(result.status == 0);
 }
 
+TEST_CASE("a thread that cannot be started names the address space, and how many there may be") {
+  const ChildResult result = in_child([] {
+    limit_to(RLIMIT_NPROC, 1000, 1000);
+    limit_to(RLIMIT_AS, rlim_t{1} << 40, rlim_t{1} << 40);
+    const std::string space = "each process may use 1.00 TiB of address space: ulimit -v";
+    if (system_reason(EAGAIN) != "Resource temporarily unavailable (" + space + ", or ulimit -u)")
+      return 1;
+    return system_reason(ENOMEM) == "Cannot allocate memory (" + space + ")" ? 0 : 2;
+  });
+  CHECK(result.status == 0);
+}
+
 TEST_CASE("a limit of the address space is told in bytes") {
   const ChildResult result = in_child([] {
     limit_to(RLIMIT_AS, rlim_t{1} << 40, rlim_t{1} << 40);
