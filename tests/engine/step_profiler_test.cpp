@@ -26,6 +26,20 @@ double sum(const StepTimes& times) {
   return times.data + times.forward + times.backward + times.reduce + times.update;
 }
 
+// The first block of a chain, late in each forward.
+class LateBlock final : public model::Block {
+ public:
+  explicit LateBlock(std::shared_ptr<model::Block> block)
+      : Block(block->label()), block_(register_module("late", std::move(block))) {}
+  torch::Tensor forward(const torch::Tensor& x, const model::MicroBatch& batch) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return block_->forward(x, batch);
+  }
+
+ private:
+  std::shared_ptr<model::Block> block_;
+};
+
 }  // namespace
 
 TEST_CASE("the phases of a step add up to the step") {
@@ -178,7 +192,9 @@ TEST_CASE("a traced step, and no other, tells what each rank did on one time axi
         using Kind = TimelineEvent::Kind;
         configs::Config config = chain_config(4, 1);
         config.pipeline.stages = 2;
-        const auto engine = testing::make_engine(testing::make_chain(), config, mesh);
+        model::Blocks chain = testing::make_chain();
+        chain.front() = std::make_shared<LateBlock>(chain.front());
+        const auto engine = testing::make_engine(std::move(chain), config, mesh);
         testing::ChainLoader loader({.accumulation = 4});
         CHECK(engine->train_batch(loader).timelines.empty());
         engine->trace_next_step();
