@@ -2,9 +2,11 @@
 
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/bincount.h>
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/embedding_bag.h>
+#include <ATen/ops/stack.h>
 
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -21,24 +23,54 @@ using torch::Tensor;
 constexpr double kGptOssSlope = 1.702;
 
 // An Assignment lists the pairs of a token and one of its experts that this rank computes, sorted
-// by expert.
+// by expert. On the CPU an expert's rows are padded to a multiple of kGroupAlignment.
 struct Assignment {
-  Tensor pairs;   // [rows] int64: index of each among all pairs, token * k + place
-  Tensor tokens;  // [rows] int64
+  Tensor pairs;    // [rows] int64: index of each among all pairs, token * k + place; of padding 0
+  Tensor tokens;   // [rows] int64
+  Tensor padding;  // [n] int64: the rows that are no pairs; undefined if there are none
+  Tensor row_of;   // [tokens * k] int64: the row of each pair; 0 if another rank has the expert
+  Tensor is_here;  // [tokens * k] bool: no other rank has the expert; undefined if all are here
   RowGroups groups;
 };
+
+// Returns the pairs of each group with -1 behind them as padding, and makes `counts` those of the
+// padded groups.
+Tensor pad_groups(const Tensor& pairs, std::vector<int64_t>& counts) {
+  const int64_t* next = pairs.const_data_ptr<int64_t>();
+  std::vector<int64_t> padded;
+  for (int64_t& count : counts) {
+    padded.insert(padded.end(), next, next + count);
+    next += count;
+    const int64_t more = -count & (kGroupAlignment - 1);
+    padded.insert(padded.end(), static_cast<size_t>(more), -1);
+    count += more;
+  }
+  return torch::tensor(padded, torch::kLong);
+}
 
 Assignment assign(const Tensor& experts, int64_t num_experts, int64_t first, int64_t count) {
   const Tensor flat = experts.flatten();
   const Tensor order = at::argsort(flat, /*stable=*/true, /*dim=*/0, /*descending=*/false);
   const Tensor counts = at::bincount(flat, {}, num_experts).to(torch::kCPU);
   const int64_t* const all = counts.const_data_ptr<int64_t>();
-  int64_t before = 0, rows = 0;
   std::vector<int64_t> own(all + first, all + first + count);
-  for (int64_t i = 0; i < first; ++i) before += all[i];
-  for (const int64_t more : own) rows += more;
-  const Tensor pairs = order.narrow(0, before, rows);
-  return {pairs, pairs.div(experts.size(1), "floor"), make_row_groups(own, flat.device())};
+  const int64_t rows = std::accumulate(own.begin(), own.end(), int64_t{0});
+  const Tensor pairs = order.narrow(0, std::accumulate(all, all + first, int64_t{0}), rows);
+  Assignment result;
+  result.pairs = pairs;
+  Tensor places = at::arange(rows, flat.options());  // rows of `pairs`
+  if (flat.is_cpu()) {
+    const Tensor padded = pad_groups(pairs, own);
+    places = padded.ge(0).nonzero().flatten();
+    if (padded.numel() > rows) result.padding = padded.lt(0).nonzero().flatten();
+    result.pairs = padded.clamp_min(0);
+  }
+  result.tokens = result.pairs.div(experts.size(1), "floor");
+  result.row_of = at::zeros_like(flat).index_copy_(0, pairs, places);
+  if (rows < flat.numel())
+    result.is_here = at::zeros_like(flat, torch::kBool).index_fill_(0, pairs, 1);
+  result.groups = make_row_groups(own, flat.device());
+  return result;
 }
 
 // GatedHalves are gate and up [rows, size] of a product's outputs [rows, 2 * size].
@@ -56,7 +88,7 @@ GatedHalves halves(const Tensor& both, bool interleaved) {
 // clamped to the limit, gate from above alone.
 Tensor activate(const Tensor& both, const ExpertsSpec& spec) {
   const GatedHalves in = halves(both, spec.interleaved);
-  if (spec.limit == 0) return swiglu(in.gate.contiguous(), in.up.contiguous());
+  if (spec.limit == 0) return swiglu(in.gate, in.up);
   const Tensor gate = in.gate.clamp_max(spec.limit), up = in.up.clamp(-spec.limit, spec.limit);
   return (up + 1) * (gate * (gate * kGptOssSlope).sigmoid());
 }
@@ -64,14 +96,14 @@ Tensor activate(const Tensor& both, const ExpertsSpec& spec) {
 // Returns the gradient of `both`.
 Tensor activate_backward(const Tensor& dy, const Tensor& both, const ExpertsSpec& spec) {
   const GatedHalves in = halves(both, spec.interleaved);
+  if (spec.limit == 0) {
+    const auto [dgate, dup] = swiglu_backward(dy, in.gate, in.up);
+    if (spec.interleaved) return at::stack({dgate, dup}, 2).flatten(1);
+    const Tensor beside = concatenated_view({dgate, dup}, 1);
+    return beside.defined() ? beside : at::cat({dgate, dup}, 1);
+  }
   const Tensor out = at::empty_like(both);
   const GatedHalves gradient = halves(out, spec.interleaved);
-  if (spec.limit == 0) {
-    const auto [dgate, dup] = swiglu_backward(dy, in.gate.contiguous(), in.up.contiguous());
-    gradient.gate.copy_(dgate);
-    gradient.up.copy_(dup);
-    return out;
-  }
   const Tensor gate = in.gate.clamp_max(spec.limit), up = in.up.clamp(-spec.limit, spec.limit);
   const Tensor sigmoid = (gate * kGptOssSlope).sigmoid();
   const Tensor slope = sigmoid * (1 + kGptOssSlope * gate * (1 - sigmoid));
@@ -121,9 +153,7 @@ class ExpertsFunction final : public CustomFunction {
     TensorVector saved = inputs;
     saved.push_back(both);
     context.save_for_backward(std::move(saved));
-    const Tensor by_token = spread(y, weights);
-    if (spec_.router.scales_input) return {by_token.sum(1)};
-    return {at::bmm(weights.unsqueeze(1), by_token).squeeze(1)};
+    return {sum_by_token(y, weights, /*weighted=*/!spec_.router.scales_input)};
   }
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
@@ -160,30 +190,47 @@ class ExpertsFunction final : public CustomFunction {
       dweights = (dx * rows).sum(-1, false, torch::kFloat);
       dx = dx.mul_(row_weights);
     }
-    gradients[0] = spread(dx, weights).sum(1);
-    gradients[1] = at::zeros({weights.numel()}, dweights.options())
-                       .index_copy_(0, assignment_.pairs, dweights)
-                       .view(weights.sizes())
-                       .to(weights.scalar_type());
+    gradients[0] = sum_by_token(dx, weights, /*weighted=*/false);
+    gradients[1] = by_pair(dweights, weights);
     return gradients;
   }
 
  private:
   enum Input : size_t { kGateUp = 2, kDown, kGateUpBias, kDownBias };
 
-  Tensor rows_of(const Tensor& x) const { return x.index_select(0, assignment_.tokens); }
+  // Returns the rows' tokens, zeros for padding, which so adds nothing to any sum.
+  Tensor rows_of(const Tensor& x) const {
+    const Tensor rows = x.index_select(0, assignment_.tokens);
+    return assignment_.padding.defined() ? rows.index_fill_(0, assignment_.padding, 0) : rows;
+  }
   // Returns [rows, 1].
   Tensor weights_of(const Tensor& weights) const {
     return weights.flatten().index_select(0, assignment_.pairs).unsqueeze(1);
   }
-  // Returns the rows at the places of their pairs, [tokens, k, width], zeros where other ranks have
-  // the expert.
-  Tensor spread(const Tensor& rows, const Tensor& weights) const {
-    const bool all = rows.size(0) == weights.numel();
-    const std::vector<int64_t> sizes = {weights.numel(), rows.size(1)};
-    const Tensor out = all ? at::empty(sizes, rows.options()) : at::zeros(sizes, rows.options());
-    return out.index_copy_(0, assignment_.pairs, rows)
-        .view({weights.size(0), weights.size(1), rows.size(1)});
+  // Returns the sums [tokens, width] of the rows [rows, width] of each token, of which other ranks
+  // have some, times their weights [tokens, k].
+  Tensor sum_by_token(const Tensor& rows, const Tensor& weights, bool weighted) const {
+    const int64_t tokens = weights.size(0), k = weights.size(1);
+    if (rows.size(0) == 0) return at::zeros({tokens, rows.size(1)}, rows.options());
+    std::optional<Tensor> factors;
+    if (weighted) factors = weights.flatten();
+    if (assignment_.is_here.defined()) {
+      const Tensor is_here = assignment_.is_here.to(rows.scalar_type());
+      factors = factors ? *factors * is_here : is_here;
+    }
+    const Tensor firsts = at::arange(0, tokens * k, k, assignment_.row_of.options());
+    constexpr int64_t kSum = 0;
+    return std::get<0>(at::embedding_bag(rows, assignment_.row_of, firsts,
+                                         /*scale_grad_by_freq=*/false, kSum, /*sparse=*/false,
+                                         factors));
+  }
+  // Returns the values [rows] of all pairs, zeros where other ranks have the expert, in the shape
+  // and dtype of the weights.
+  Tensor by_pair(const Tensor& values, const Tensor& weights) const {
+    if (values.size(0) == 0) return at::zeros_like(weights);
+    Tensor all = values.index_select(0, assignment_.row_of);
+    if (assignment_.is_here.defined()) all = all * assignment_.is_here;
+    return all.view(weights.sizes()).to(weights.scalar_type());
   }
   Tensor in_out(const Tensor& matrices) const {
     return spec_.in_out ? matrices : matrices.transpose(1, 2);
@@ -236,6 +283,11 @@ Experts::Experts(const ModelSpec& spec, const std::string& block, TensorParallel
     shared_gate_ = register_module("shared_gate",
                                    std::make_shared<Linear>(LinearShape{.in = hidden, .out = 1}));
   }
+}
+
+std::vector<std::string> Experts::keep_in_fp32(const std::string& prefix) const {
+  if (!spec_.router.correction_bias) return {};
+  return {prefix + "router.correction_bias"};
 }
 
 Splits Experts::splits(const std::string& prefix) const {

@@ -153,36 +153,56 @@ Tensor apply_rope(const Tensor& x, const Tensor& cos, const Tensor& sin, double 
   return done ? y : formula::apply_rope(x, cos, sin, direction);
 }
 
+// Returns the rows of gate and up, which have one layout; nullopt if the loops do not support it.
+std::optional<RowLayout> swiglu_rows(const Tensor& gate, const Tensor& up) {
+  const bool fits =
+      same_dtype(gate, up) && gate.sizes() == up.sizes() && gate.strides() == up.strides();
+  return fits ? row_layout(gate) : std::nullopt;
+}
+
+// Calls loop(first element of gate and up, first element of y, elements) for parts of all rows,
+// where y has no gaps.
+template <typename Loop>
+void for_each_row_part(const RowLayout& rows, const Loop& loop) {
+  if (rows.rows == 1) {
+    return parallel_for(rows.width, kGrain,
+                        [&](int64_t begin, int64_t end) { loop(begin, begin, end - begin); });
+  }
+  parallel_for(rows.rows, grain_rows(rows.width), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      loop(row * rows.stride, row * rows.width, rows.width);
+  });
+}
+
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
   Tensor y;
-  const bool fits = same_dtype(gate, up) && gate.is_contiguous() && up.is_contiguous();
-  const bool done = fits && with_kernels(gate.scalar_type(), [&](const auto& kernels, auto t) {
-                      using T = decltype(t);
-                      y = at::empty_like(gate);
-                      parallel_for(gate.numel(), kGrain, [&](int64_t begin, int64_t end) {
-                        kernels.swiglu(data<T>(gate) + begin, data<T>(up) + begin,
-                                       data<T>(y) + begin, end - begin);
-                      });
-                    });
+  const auto rows = swiglu_rows(gate, up);
+  const bool done =
+      rows && with_kernels(gate.scalar_type(), [&](const auto& kernels, auto t) {
+        using T = decltype(t);
+        y = at::empty(gate.sizes(), gate.options());
+        for_each_row_part(*rows, [&](int64_t at, int64_t to, int64_t count) {
+          kernels.swiglu(data<T>(gate) + at, data<T>(up) + at, data<T>(y) + to, count);
+        });
+      });
   return done ? y : formula::swiglu(gate, up);
 }
 
 std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate, const Tensor& up) {
-  Tensor dgate, dup;
-  const bool fits = same_dtype(gate, up) && same_dtype(gate, dy) && gate.is_contiguous() &&
-                    up.is_contiguous() && dy.is_contiguous();
-  const bool done =
-      fits && with_kernels(gate.scalar_type(), [&](const auto& kernels, auto t) {
-        using T = decltype(t);
-        dgate = at::empty_like(gate);
-        dup = at::empty_like(up);
-        parallel_for(gate.numel(), kGrain, [&](int64_t begin, int64_t end) {
-          kernels.swiglu_backward(data<T>(dy) + begin, data<T>(gate) + begin, data<T>(up) + begin,
-                                  data<T>(dgate) + begin, data<T>(dup) + begin, end - begin);
-        });
-      });
+  std::pair<Tensor, Tensor> gradients;
+  const auto rows = swiglu_rows(gate, up);
+  const bool fits = rows && same_dtype(gate, dy) && dy.is_contiguous();
+  const bool done = fits && with_kernels(gate.scalar_type(), [&](const auto& kernels, auto t) {
+                      using T = decltype(t);
+                      gradients = empty_like_pair(gate, up);
+                      for_each_row_part(*rows, [&](int64_t at, int64_t from, int64_t count) {
+                        kernels.swiglu_backward(data<T>(dy) + from, data<T>(gate) + at,
+                                                data<T>(up) + at, data<T>(gradients.first) + at,
+                                                data<T>(gradients.second) + at, count);
+                      });
+                    });
   if (!done) return formula::swiglu_backward(dy, gate, up);
-  return {dgate, dup};
+  return gradients;
 }
 
 void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {

@@ -3,9 +3,36 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
-namespace zeroth::model::formula {
+#include <vector>
+
+namespace zeroth::model {
 
 using torch::Tensor;
+
+std::optional<RowLayout> row_layout(const Tensor& x) {
+  if (x.numel() == 0) return std::nullopt;
+  if (x.is_contiguous()) return RowLayout{1, x.numel(), x.numel()};
+  if (x.stride(-1) != 1) return std::nullopt;
+  for (int64_t dim = 0; dim + 2 < x.dim(); ++dim) {
+    if (x.stride(dim) != x.stride(dim + 1) * x.size(dim + 1)) return std::nullopt;
+  }
+  return RowLayout{x.numel() / x.size(-1), x.size(-1), x.stride(-2)};
+}
+
+std::pair<Tensor, Tensor> empty_like_pair(const Tensor& gate, const Tensor& up) {
+  const int64_t width = gate.size(-1);
+  const bool beside = !gate.is_contiguous() && gate.stride(-2) == 2 * width &&
+                      gate.is_alias_of(up) && up.storage_offset() == gate.storage_offset() + width;
+  if (!beside)
+    return {at::empty_strided(gate.sizes(), gate.strides(), gate.options()),
+            at::empty_strided(gate.sizes(), gate.strides(), gate.options())};
+  std::vector<int64_t> sizes = gate.sizes().vec();
+  sizes.back() = 2 * width;
+  const Tensor both = at::empty(sizes, gate.options());
+  return {both.narrow(-1, 0, width), both.narrow(-1, width, width)};
+}
+
+namespace formula {
 
 std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps,
                                     double offset) {
@@ -87,4 +114,6 @@ void logit_gradient_(Tensor logits, const Tensor& lse, const Tensor& targets, co
   at::mul_out(logits, wide.scatter_add_(1, at_target, ones.neg()), scale);
 }
 
-}  // namespace zeroth::model::formula
+}  // namespace formula
+
+}  // namespace zeroth::model

@@ -1,6 +1,10 @@
 // The implementations of the operators of fused.h on the CPU and by formulas.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <utility>
+
 #include "model/kernels/fused.h"
 
 namespace torch {
@@ -8,6 +12,20 @@ class Library;
 }
 
 namespace zeroth::model {
+
+// RowLayout describes a tensor as rows of `width` elements, `stride` elements from one to the next.
+struct RowLayout {
+  int64_t rows, width, stride;
+};
+
+// Returns the last dimension as rows at one distance from each other, all elements as one row if
+// there are no gaps; nullopt if the layout differs, or the tensor is empty.
+std::optional<RowLayout> row_layout(const torch::Tensor& x);
+
+// Returns two tensors like gate and up. If these are parts of one tensor, the results are too: the
+// gradient of one fused product has that form.
+std::pair<torch::Tensor, torch::Tensor> empty_like_pair(const torch::Tensor& gate,
+                                                        const torch::Tensor& up);
 
 // Registers the operators with the dispatcher for the CPU (fused_cpu.cpp): the loops of
 // model/kernels/cpu over all threads, or the formulas if the dtype (fp64) or the layout has no

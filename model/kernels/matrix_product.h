@@ -62,6 +62,10 @@ struct RowGroups {
   int64_t rows(size_t group) const { return ends[group] - begin(group); }
 };
 
+// Of a multiple of so many rows groups have few sizes. oneDNN compiles a product for each size that
+// it meets, which takes as long as a small product itself.
+inline constexpr int64_t kGroupAlignment = 16;
+
 // Returns the groups that have so many rows each.
 RowGroups make_row_groups(const std::vector<int64_t>& counts, torch::Device device);
 

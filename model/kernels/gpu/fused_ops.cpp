@@ -1,6 +1,5 @@
 // The CUDA kernels of the operators in model/kernels/fused.h. Loading the library registers them.
 // Inputs that a kernel does not support (odd sizes, unaligned views) go to the formula.
-#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/sort.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -174,26 +173,16 @@ Tensor apply_rope_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& sin
   return y;
 }
 
-// Returns the last dimension as rows at one distance from each other; nullopt if the layout
-// differs.
-std::optional<StridedRows> strided_rows(const Tensor& x) {
-  if (!element_type(x) || x.numel() == 0) return std::nullopt;
-  if (x.is_contiguous()) return StridedRows{1, x.numel(), x.numel()};
-  if (x.stride(-1) != 1) return std::nullopt;
-  for (int64_t dim = 0; dim + 2 < x.dim(); ++dim) {
-    if (x.stride(dim) != x.stride(dim + 1) * x.size(dim + 1)) return std::nullopt;
-  }
-  return StridedRows{x.numel() / x.size(-1), x.size(-1), x.stride(-2)};
-}
-
 // Returns gate and up as rows that a kernel supports; nullopt otherwise.
 std::optional<StridedRows> swiglu_rows(const Tensor& gate, const Tensor& up) {
-  const auto rows = strided_rows(gate);
+  if (!element_type(gate)) return std::nullopt;
+  const auto rows = row_layout(gate);
   const bool fits = rows && rows->width % vector_size(gate) == 0 &&
                     gate.scalar_type() == up.scalar_type() && gate.sizes() == up.sizes() &&
                     gate.strides() == up.strides() && is_vectorizable(gate, rows->stride) &&
                     is_vectorizable(up, rows->stride);
-  return fits ? rows : std::nullopt;
+  if (!fits) return std::nullopt;
+  return StridedRows{rows->rows, rows->width, rows->stride};
 }
 
 Tensor swiglu_cuda(const Tensor& any_gate, const Tensor& any_up) {
@@ -208,21 +197,6 @@ Tensor swiglu_cuda(const Tensor& any_gate, const Tensor& any_up) {
        .y = y.data_ptr(),
        .inputs = *rows});
   return y;
-}
-
-// Returns two tensors like gate and up. If these are parts of one tensor, the results are too: the
-// gradient of one fused product has that form.
-std::pair<Tensor, Tensor> empty_like_pair(const Tensor& gate, const Tensor& up) {
-  const int64_t width = gate.size(-1);
-  const bool beside = !gate.is_contiguous() && gate.stride(-2) == 2 * width &&
-                      gate.is_alias_of(up) && up.storage_offset() == gate.storage_offset() + width;
-  if (!beside)
-    return {at::empty_strided(gate.sizes(), gate.strides(), gate.options()),
-            at::empty_strided(gate.sizes(), gate.strides(), gate.options())};
-  std::vector<int64_t> sizes = gate.sizes().vec();
-  sizes.back() = 2 * width;
-  const Tensor both = at::empty(sizes, gate.options());
-  return {both.narrow(-1, 0, width), both.narrow(-1, width, width)};
 }
 
 std::tuple<Tensor, Tensor> swiglu_backward_cuda(const Tensor& any_dy, const Tensor& any_gate,
