@@ -17,6 +17,7 @@ class Shape:
     mlp: int
     vocab: int
     seq: int
+    keys: dict = dataclasses.field(default_factory=dict, hash=False)  # of its config.json, beside and over those of a Llama
 
     @property
     def head_dim(self):
@@ -32,11 +33,11 @@ class Shape:
         return self.layers * self.layer_parameters + 2 * self.vocab * self.hidden + self.hidden
 
     def config(self):
-        return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": self.hidden,
+        return {"model_type": "llama", "hidden_size": self.hidden,
                 "intermediate_size": self.mlp, "num_hidden_layers": self.layers, "num_attention_heads": self.heads,
                 "num_key_value_heads": self.kv_heads, "vocab_size": self.vocab, "max_position_embeddings": self.seq,
                 "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "initializer_range": 0.02,
-                "tie_word_embeddings": False, "torch_dtype": "float32"}
+                "tie_word_embeddings": False, "torch_dtype": "float32", **self.keys}
 
 
 SMALL = Shape("31.6M", 512, 8, 8, 4, 1376, 8192, 256)
