@@ -77,15 +77,8 @@ std::vector<StoredState> list_tensors(const CheckpointReader& reader) {
   return tensors;
 }
 
-// Returns the dtype of a tensor in a model of `dtype`: frozen ones that a run kept in fp32 stay so.
-Dtype exported_dtype(const StoredState& tensor, Dtype dtype) {
-  const bool in_fp32 = tensor.state == "weight" && parse_dtype(tensor.dtype) == Dtype::kF32;
-  return in_fp32 ? Dtype::kF32 : dtype;
-}
-
 int64_t num_bytes(const StoredState& tensor, Dtype dtype) {
-  const auto element_bytes =
-      static_cast<int64_t>(dtype_info(exported_dtype(tensor, dtype)).element_bytes);
+  const auto element_bytes = static_cast<int64_t>(dtype_info(dtype).element_bytes);
   return TensorSlice::full(tensor.shape).elements() * element_bytes;
 }
 
@@ -125,7 +118,7 @@ std::string safetensors_header(const ExportShard& shard, Dtype dtype) {
   int64_t offset = 0;
   for (const StoredState& tensor : shard.tensors) {
     const int64_t end = offset + num_bytes(tensor, dtype);
-    header[tensor.tensor] = {{"dtype", dtype_info(exported_dtype(tensor, dtype)).safetensors},
+    header[tensor.tensor] = {{"dtype", dtype_info(dtype).safetensors},
                              {"shape", tensor.shape},
                              {"data_offsets", {offset, end}}};
     offset = end;
@@ -147,8 +140,8 @@ std::string safetensors_header(const ExportShard& shard, Dtype dtype) {
 
 // Reads, rounds and writes one chunk at a time.
 void write_shard(const ExportShard& shard, CheckpointReader& reader, AtomicDirectory& directory,
-                 Dtype model_dtype) {
-  const std::string header = safetensors_header(shard, model_dtype);
+                 Dtype dtype) {
+  const std::string header = safetensors_header(shard, dtype);
   int64_t offset = std::ssize(header);
   const auto file =
       directory.file_system().create(directory.file_path(shard.name), offset + shard.bytes);
@@ -156,7 +149,6 @@ void write_shard(const ExportShard& shard, CheckpointReader& reader, AtomicDirec
   std::vector<std::byte> stored, rounded;
   for (const StoredState& tensor : shard.tensors) {
     const Dtype stored_dtype = *parse_dtype(tensor.dtype);
-    const Dtype dtype = exported_dtype(tensor, model_dtype);
     const auto slice = TensorSlice::full(tensor.shape);
     const int64_t elements = slice.elements();
     for (int64_t at = 0; at < elements; at += kChunkElements) {
