@@ -70,8 +70,9 @@ Tensor TransformerLayer::forward_parallel(const Tensor& x, const MicroBatch& bat
   const Tensor mlp_input = mlp_norm_ ? mlp_norm_->forward(before.stream) : before.norm;
   const Tensor attended =
       addend(attention_->forward(before.norm, batch), nullptr, attention_dropout_, batch);
-  return before.stream + attended +
-         addend(feed_forward(mlp_input, batch), nullptr, mlp_dropout_, batch);
+  // The stream comes last: it is the largest, and rounds most.
+  return attended + addend(feed_forward(mlp_input, batch), nullptr, mlp_dropout_, batch) +
+         before.stream;
 }
 
 }  // namespace zeroth::model
