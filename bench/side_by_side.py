@@ -32,7 +32,7 @@ OTHERS = {
     "cohere": {},
     "glm4": {"head_dim": 64, "pad_token_id": 0},
     "olmo2": {},
-    "gemma3_text": {"head_dim": 64, "query_pre_attn_scalar": 64},
+    "gemma3_text": {"hidden_act": "gelu_pytorch_tanh", "head_dim": 64, "query_pre_attn_scalar": 64},
     "8 experts": {"model_type": "qwen3_moe", "head_dim": 64, "num_experts": 8, "num_experts_per_tok": 2,
                   "moe_intermediate_size": 688, "norm_topk_prob": True},
     "32 experts": {"model_type": "qwen3_moe", "head_dim": 64, "num_experts": 32, "num_experts_per_tok": 8,
