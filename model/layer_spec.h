@@ -111,10 +111,23 @@ struct ExpertsSpec {
   double aux_loss_coef = 0;  // of the load balancing loss; 0: none
 };
 
+// What mixes the tokens of a sequence in a layer.
+enum class LayerMixer { kAttention };
+
+// Returns the name of the mixer's module in its block.
+constexpr const char* mixer_module(LayerMixer mixer) {
+  switch (mixer) {
+    case LayerMixer::kAttention:
+      return "attention";
+  }
+  return "";
+}
+
 enum class LayerRope { kNone, kGlobal, kLocal };
 
 // What a layer does not share with the others.
 struct LayerSpec {
+  LayerMixer mixer = LayerMixer::kAttention;
   int64_t window = 0;  // tokens that a token sees, itself included; 0: all before it
   int64_t chunk = 0;   // a token sees those of its chunk of so many positions; 0: all before it
   LayerRope rope = LayerRope::kGlobal;            // ModelSpec::rope or local_rope

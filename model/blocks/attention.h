@@ -13,6 +13,7 @@
 #include "model/blocks/latent_projection.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/micro_batch_cache.h"
+#include "model/blocks/mixer.h"
 #include "model/blocks/norm.h"
 #include "model/blocks/rope.h"
 #include "model/kernels/attention_kernels.h"
@@ -97,18 +98,14 @@ struct SequenceTables {
   ChunkStarts chunks;
 };
 
-class Attention : public torch::nn::Module {
+class Attention : public Mixer {
  public:
   // `dropout` is the site at which probabilities are dropped. The ranks of `tp` split the heads.
   Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,
             const DropoutSite& dropout = {}, TensorParallelPtr tp = nullptr);
 
-  // Returns the attention's output in the shape of x: [batch, seq, hidden], or this rank's shard of
-  // the tokens [rows, hidden].
-  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch);
-
-  // Returns the splits of what is no product, by names in the block.
-  Splits splits(const std::string& prefix) const;
+  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
+  Splits splits(const std::string& prefix) const override;
 
  private:
   using Heads = AttentionInputs;
