@@ -77,6 +77,19 @@ struct LatentSpec {
   int64_t v_dim = 0;
 };
 
+// A gated delta net (Qwen3-Next, Qwen3.5): a causal convolution of q, k and v, and a state of each
+// value head in place of scores. The state decays, and each token corrects what its key reads there
+// towards its value.
+struct DeltaNetSpec {
+  int64_t key_heads = 0;
+  int64_t value_heads = 0;             // a multiple: neighboring ones share a head of q and k
+  int64_t key_dim = 0, value_dim = 0;  // of each head
+  int64_t kernel = 0;                  // tokens that the convolution sees, itself included
+  // Files hold q, k, v and z as one product, and b and a as another, with the rows of each key head
+  // and its value heads together. Otherwise q, k and v are one product.
+  bool fused = false;
+};
+
 enum class RouterScore { kSoftmax, kSigmoid };
 
 // How a token's experts are chosen and weighted.
@@ -112,10 +125,25 @@ struct ExpertsSpec {
   double aux_loss_coef = 0;  // of the load balancing loss; 0: none
 };
 
+// What mixes the tokens of a sequence in a layer.
+enum class LayerMixer { kAttention, kDeltaNet };
+
+// Returns the name of the mixer's module in its block.
+constexpr const char* mixer_module(LayerMixer mixer) {
+  switch (mixer) {
+    case LayerMixer::kAttention:
+      return "attention";
+    case LayerMixer::kDeltaNet:
+      return "delta_net";
+  }
+  return "";
+}
+
 enum class LayerRope { kNone, kGlobal, kLocal };
 
 // What a layer does not share with the others.
 struct LayerSpec {
+  LayerMixer mixer = LayerMixer::kAttention;
   int64_t window = 0;  // tokens that a token sees, itself included; 0: all before it
   int64_t chunk = 0;   // a token sees those of its chunk of so many positions; 0: all before it
   LayerRope rope = LayerRope::kGlobal;            // ModelSpec::rope or local_rope

@@ -73,6 +73,9 @@ struct ModelSpec {
   bool sinks = false;        // CausalAttention::sinks
   std::optional<QueryScale> query_scale = {};
   std::optional<LatentSpec> latent = {};
+  // The product of q holds a gate behind each head's q: the head's output is times sigmoid(gate).
+  bool gated_attention = false;
+  std::optional<DeltaNetSpec> delta_net = {};  // of LayerMixer::kDeltaNet
 
   Activation activation = Activation::kSilu;
   bool gated_mlp = true;  // down(act(gate(x)) * up(x)); else down(act(up(x)))
@@ -136,8 +139,10 @@ ModelSpec parse_model_spec(const std::string& text, const std::string& origin);
 
 // The arithmetic that training a model requires. Returns floating-point operations of forward and
 // backward per token of a sequence of `seq` tokens: 6 for every weight of a product (2 forward, 4
-// backward), the head's included and the embedding's not, and 12 for every channel of every earlier
-// token that attention sees. Recomputed work and anything that is not a product are not counted.
+// backward), the head's included and the embedding's not, 12 for every channel of every earlier
+// token that attention sees, and 18 for every element of a delta net's states, which is read for
+// the correction, corrected, and read for the output. Recomputed work and anything that is not a
+// product are not counted.
 double flops_per_token(const ModelSpec& spec, int64_t seq);
 
 // Returns operations of forward alone, for each block of build_blocks() in its order; they sum up

@@ -108,12 +108,24 @@ void draw_uniform(const ParamSlice& part, uint64_t seed, double bound, torch::Te
 }
 
 void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
+  // As in transformers: rates of decay from 0.01 to 16, before the softplus of inputs around 1.
+  constexpr float kMinRate = 0.01F, kMaxRate = 16;
+  const bool in_delta_net = part.name.find(".delta_net.") != std::string::npos;
+  if (in_delta_net && part.name.ends_with(".dt_bias")) {
+    out.fill_(1);
+    return;
+  }
+  if (in_delta_net && part.name.ends_with(".A_log")) {
+    return fill_by_index(part, std::move(out), [key = parameter_key(part, seed_)](int64_t index) {
+      return std::log(kMinRate + (kMaxRate - kMinRate) * (uniform(key, index) + 1) / 2);
+    });
+  }
   if (part.name.ends_with("bias")) {
     out.zero_();
     return;
   }
   if (part.name.ends_with("norm.weight")) {
-    out.fill_(1 - spec_.norm.weight_offset);
+    out.fill_(in_delta_net ? 1 : 1 - spec_.norm.weight_offset);
     return;
   }
   const uint64_t key = parameter_key(part, seed_);

@@ -50,6 +50,9 @@ MOE = dict(num_experts_per_tok=2, intermediate_size=12)
 LATENT = {key: value for key, value in ROTARY.items() if key != "num_key_value_heads"} | MOE | dict(
     kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, n_routed_experts=8, n_shared_experts=1,
     moe_intermediate_size=12, n_group=4, topk_group=2, first_k_dense_replace=1)
+DELTA_NET = dict(
+    head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=6,
+    linear_conv_kernel_dim=3, layer_types=["linear_attention", "full_attention"])
 VISION = dict(
     hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, head_dim=8, image_size=16,
     patch_size=8)
@@ -162,6 +165,17 @@ VARIANTS = {
     "mistral3": ("mistral3", dict(
         text_config=ROTARY | dict(num_hidden_layers=1, sliding_window=7), vision_config=VISION,
         tie_word_embeddings=False)),
+    "qwen3_next": ("qwen3_next", ROTARY | MOE | DELTA_NET | dict(
+        num_experts=4, moe_intermediate_size=12, shared_expert_intermediate_size=20)),
+    "qwen3_5_text": ("qwen3_5_text", ROTARY | DELTA_NET),
+    "qwen3_5": ("qwen3_5", dict(
+        text_config=ROTARY | DELTA_NET,
+        vision_config=dict(
+            depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=4, num_position_embeddings=4,
+            out_hidden_size=16))),
+    "qwen3_5_moe_text": ("qwen3_5_moe_text", {
+        key: value for key, value in ROTARY.items() if key != "intermediate_size"} | DELTA_NET | dict(
+        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=20)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])
@@ -223,7 +237,7 @@ def drop_gpt2_prefix(folder):
 
 def round_vision_tower(folder):
     tensors = load_file(folder / "model.safetensors")
-    tensors = {k: v.bfloat16() if k.startswith("vision_tower.") else v for k, v in tensors.items()}
+    tensors = {k: v.bfloat16() if k.startswith(("vision_tower.", "model.visual.")) else v for k, v in tensors.items()}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
@@ -250,13 +264,13 @@ def save(name, model, folder):
         use_old_rope_keys(folder)
     if name == "gpt2_no_prefix":
         drop_gpt2_prefix(folder)
-    if name == "mistral3":
+    if hasattr(model.config, "vision_config"):
         round_vision_tower(folder)
 
 
 def load(folder, dtype, attention=None):
     """As users do: `model.to(dtype)` would round the rotary frequencies too."""
-    kind = AutoModelForImageTextToText if folder.name == "mistral3" else AutoModelForCausalLM
+    kind = AutoModelForImageTextToText if folder.name in ("mistral3", "qwen3_5") else AutoModelForCausalLM
     model = kind.from_pretrained(folder, dtype=dtype, device_map="cpu", attn_implementation=attention)
     return dequantized(model) if "nf4" in folder.name else model.eval()
 

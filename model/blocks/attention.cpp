@@ -66,6 +66,12 @@ const CuSeqlens& SampleOffsets::get(const Tensor& first_keys, torch::Device devi
   return known != nullptr ? *known : of_first_keys_.add(first_keys, cu_seqlens(first_keys, device));
 }
 
+Tensor DeviceFirstKeys::get(const Tensor& first_keys, torch::Device device) {
+  if (!first_keys.defined() || first_keys.device() == device) return first_keys;
+  const Tensor* const known = of_first_keys_.find(first_keys);
+  return known != nullptr ? *known : of_first_keys_.add(first_keys, first_keys.to(device));
+}
+
 Tensor ChunkStarts::get(const MicroBatch& batch, int64_t chunk) {
   const int64_t rows = batch.tokens.size(0), seq = batch.tokens.size(1);
   const auto starts = [&](const Tensor& sample_starts) {
@@ -89,6 +95,7 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
       head_dim_(spec.head_dim),
       qkv_layout_(spec.qkv_layout),
       layer_(spec.layer(layer)),
+      gated_(spec.gated_attention),
       scale_(spec.score_scale(layer)),
       softcap_(spec.score_softcap),
       clip_(spec.clip_qkv),
@@ -151,12 +158,14 @@ void Attention::register_inputs(const ModelSpec& spec) {
   }
   const auto shard = [&](const HeadRange& part, int64_t before, int64_t out) -> WeightShard {
     if (!tp_) return {};
-    const int64_t begin = part.first * head_dim_, extent = part.heads * head_dim_;
+    const int64_t rows = spec.qkv_layout == QkvLayout::kSeparate ? out / part.total : head_dim_;
+    const int64_t begin = part.first * rows, extent = part.heads * rows;
     if (spec.qkv_layout == QkvLayout::kSeparate)
       return {ParallelStyle::kColwise, begin, extent, out, part.num_replicas};
     return {ParallelStyle::kColwise, before + begin, extent, all_rows, part.num_replicas, "qkv"};
   };
-  q_ = projection("q", q_size, shard(queries_, 0, q_size));
+  const int64_t gated_size = gated_ ? 2 * q_size : q_size;
+  q_ = projection("q", gated_size, shard(queries_, 0, gated_size));
   k_ = projection("k", kv_size, shard(keys_, q_size, kv_size));
   v_ = projection("v", kv_size, shard(keys_, q_size + kv_size, kv_size));
 }
@@ -218,7 +227,11 @@ Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) co
   if (!qkv_) {
     const std::vector<Tensor> y = linear(x, {q_.get(), k_.get(), v_.get()}, batch);
     // Attention keeps the values: as parts of one product they would keep queries and keys too.
-    return {heads(y[0]), heads(y[1]), heads(y[2]).contiguous()};
+    Heads found{heads(y[0]), heads(y[1]), heads(y[2]).contiguous()};
+    if (!gated_) return found;
+    found.gate = found.q.slice(2, 1, std::nullopt, 2);
+    found.q = found.q.slice(2, 0, std::nullopt, 2);
+    return found;
   }
   const Tensor y = heads(linear(x, *qkv_, batch));
   if (qkv_layout_ == QkvLayout::kStacked) {
@@ -361,8 +374,9 @@ Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
 }
 
 Tensor Attention::output(const Heads& heads, const MicroBatch& batch) {
-  const Tensor y =
+  Tensor y =
       applies_dropout(dropout_, batch) ? attend_by_formula(heads, batch) : attend(heads, batch);
+  if (heads.gate.defined()) y = y * heads.gate.flatten(2).sigmoid();
   return linear(tp_ ? pad_to_shards(y.flatten(0, 1), *tp_) : y, *o_, batch);
 }
 

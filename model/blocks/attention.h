@@ -13,6 +13,7 @@
 #include "model/blocks/latent_projection.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/micro_batch_cache.h"
+#include "model/blocks/mixer.h"
 #include "model/blocks/norm.h"
 #include "model/blocks/rope.h"
 #include "model/kernels/attention_kernels.h"
@@ -71,6 +72,17 @@ class SampleOffsets {
   MicroBatchCache<CuSeqlens> of_first_keys_;
 };
 
+// DeviceFirstKeys copies first keys to a device, once for each micro-batch in flight. Not
+// thread-safe.
+class DeviceFirstKeys {
+ public:
+  // All layers pass the same first_keys of a micro-batch; undefined ones stay so.
+  torch::Tensor get(const torch::Tensor& first_keys, torch::Device device);
+
+ private:
+  MicroBatchCache<torch::Tensor> of_first_keys_;
+};
+
 // ChunkStarts computes the first token that each token may see where it sees those of its chunk of
 // positions, once for each micro-batch in flight. Not thread-safe.
 class ChunkStarts {
@@ -94,21 +106,18 @@ struct SequenceTables {
   RopeTable rope, local_rope;
   std::map<int64_t, WindowMask> masks;  // by their windows
   SampleOffsets samples, chunk_samples;
+  DeviceFirstKeys first_keys;
   ChunkStarts chunks;
 };
 
-class Attention : public torch::nn::Module {
+class Attention : public Mixer {
  public:
   // `dropout` is the site at which probabilities are dropped. The ranks of `tp` split the heads.
   Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,
             const DropoutSite& dropout = {}, TensorParallelPtr tp = nullptr);
 
-  // Returns the attention's output in the shape of x: [batch, seq, hidden], or this rank's shard of
-  // the tokens [rows, hidden].
-  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch);
-
-  // Returns the splits of what is no product, by names in the block.
-  Splits splits(const std::string& prefix) const;
+  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
+  Splits splits(const std::string& prefix) const override;
 
  private:
   using Heads = AttentionInputs;
@@ -142,6 +151,7 @@ class Attention : public torch::nn::Module {
   int64_t head_dim_;
   QkvLayout qkv_layout_;
   LayerSpec layer_;
+  bool gated_;  // ModelSpec::gated_attention
   double scale_, softcap_;
   std::optional<double> clip_;
   std::optional<QueryScale> query_scale_;

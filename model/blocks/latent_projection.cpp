@@ -9,7 +9,7 @@ namespace zeroth::model {
 using torch::Tensor;
 
 AttentionInputs AttentionInputs::widened() const {
-  return {q.to(torch::kFloat), k.to(torch::kFloat), v.to(torch::kFloat)};
+  return {q.to(torch::kFloat), k.to(torch::kFloat), v.to(torch::kFloat), gate};
 }
 
 LatentProjection::LatentProjection(const ModelSpec& spec, TensorParallelPtr tp)

@@ -17,9 +17,11 @@
 
 namespace zeroth::model {
 
-// AttentionInputs are q, k and v, [batch, seq, heads, size of a head].
+// AttentionInputs are q, k and v, [batch, seq, heads, size of a head], and the gate of the output,
+// in the shape of q, if it has one.
 struct AttentionInputs {
   torch::Tensor q, k, v;
+  torch::Tensor gate = {};
   AttentionInputs widened() const;  // in fp32
 };
 

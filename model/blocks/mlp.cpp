@@ -31,7 +31,7 @@ Tensor activate(const Tensor& x, Activation activation) {
   return {};
 }
 
-// SwiGlu computes silu(gate) * up and keeps only its inputs: the backward recomputes silu(gate).
+// The backward of SwiGlu recomputes silu(gate).
 struct SwiGlu final : CustomFunction {
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     context.save_for_backward(inputs);
@@ -46,6 +46,10 @@ struct SwiGlu final : CustomFunction {
 };
 
 }  // namespace
+
+Tensor gate_by_silu(const Tensor& gate, const Tensor& up) {
+  return apply_function(std::make_shared<SwiGlu>(), {gate, up})[0];
+}
 
 Mlp::Mlp(const ModelSpec& spec, int64_t size, const TensorParallelPtr& tp)
     : activation_(spec.activation) {
@@ -82,8 +86,7 @@ Tensor Mlp::forward(const Tensor& x, const MicroBatch& batch) const {
   if (!gate_ && !gate_up_) return down(activate(linear(x, *up_, batch), activation_));
   const std::vector<Tensor> y = gate_up_ ? linear(x, *gate_up_, batch).chunk(2, -1)
                                          : linear(x, {gate_.get(), up_.get()}, batch);
-  if (activation_ == Activation::kSilu)
-    return down(apply_function(std::make_shared<SwiGlu>(), y)[0]);
+  if (activation_ == Activation::kSilu) return down(gate_by_silu(y[0], y[1]));
   return down(activate(y[0], activation_) * y[1]);
 }
 

@@ -14,6 +14,9 @@
 
 namespace zeroth::model {
 
+// Returns silu(gate) * up, of two tensors of one shape. Keeps only its inputs.
+torch::Tensor gate_by_silu(const torch::Tensor& gate, const torch::Tensor& up);
+
 class Mlp : public torch::nn::Module {
  public:
   // `size` is the intermediate size, which the ranks of `tp` split.

@@ -4,9 +4,29 @@
 
 #include <utility>
 
+#include "model/blocks/delta_net.h"
+
 namespace zeroth::model {
 
 using torch::Tensor;
+
+namespace {
+
+std::shared_ptr<Mixer> make_mixer(const ModelSpec& spec, int64_t layer, const std::string& label,
+                                  std::shared_ptr<SequenceTables> tables,
+                                  const TensorParallelPtr& tp) {
+  switch (spec.layer(layer).mixer) {
+    case LayerMixer::kAttention:
+      break;
+    case LayerMixer::kDeltaNet:
+      return std::make_shared<DeltaNet>(spec, std::move(tables), tp);
+  }
+  return std::make_shared<Attention>(
+      spec, layer, std::move(tables),
+      make_dropout_site(spec.attention_dropout, label + ".attention.probabilities"), tp);
+}
+
+}  // namespace
 
 TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
                                    std::shared_ptr<SequenceTables> tables,
@@ -16,18 +36,15 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
       residual_multiplier_(spec.residual_multiplier),
       parallel_residual_(spec.parallel_residual != ParallelResidual::kNone),
       attention_dropout_(make_dropout_site(spec.residual_dropout, label() + ".attention")),
-      mlp_dropout_(make_dropout_site(spec.residual_dropout, label() + ".mlp")) {
+      mlp_dropout_(make_dropout_site(spec.residual_dropout, label() + ".mlp")),
+      mixer_name_(mixer_module(spec.layer(index).mixer)) {
   const auto norm = [&](const char* name) {
     return register_module(name, std::make_shared<Norm>(spec.norm, spec.hidden_size));
   };
   const bool before = spec.norm_placement != NormPlacement::kPost;
   const bool after = spec.norm_placement != NormPlacement::kPre;
   if (before) attention_norm_ = norm("attention_norm");
-  attention_ = register_module(
-      "attention",
-      std::make_shared<Attention>(
-          spec, index, std::move(tables),
-          make_dropout_site(spec.attention_dropout, label() + ".attention.probabilities"), tp));
+  mixer_ = register_module(mixer_name_, make_mixer(spec, index, label(), std::move(tables), tp));
   if (after) attention_post_norm_ = norm("attention_post_norm");
   if (before && spec.parallel_residual != ParallelResidual::kOneNorm) mlp_norm_ = norm("mlp_norm");
   if (spec.layer(index).experts) {
@@ -53,8 +70,8 @@ Tensor TransformerLayer::forward(const Tensor& x, const MicroBatch& batch) {
   if (parallel_residual_) return forward_parallel(x, batch);
   const Norm::Residual before =
       attention_norm_ ? attention_norm_->forward_residual(x) : Norm::Residual{x, x};
-  const Tensor attended = addend(attention_->forward(before.norm, batch), attention_post_norm_,
-                                 attention_dropout_, batch);
+  const Tensor attended =
+      addend(mixer_->forward(before.norm, batch), attention_post_norm_, attention_dropout_, batch);
   Norm::Residual after;
   if (mlp_norm_) {
     after = mlp_norm_->forward_residual(before.stream, attended);
@@ -69,7 +86,7 @@ Tensor TransformerLayer::forward_parallel(const Tensor& x, const MicroBatch& bat
   const Norm::Residual before = attention_norm_->forward_residual(x);
   const Tensor mlp_input = mlp_norm_ ? mlp_norm_->forward(before.stream) : before.norm;
   const Tensor attended =
-      addend(attention_->forward(before.norm, batch), nullptr, attention_dropout_, batch);
+      addend(mixer_->forward(before.norm, batch), nullptr, attention_dropout_, batch);
   // The stream comes last: it is the largest, and rounds most.
   return attended + addend(feed_forward(mlp_input, batch), nullptr, mlp_dropout_, batch) +
          before.stream;

@@ -1,5 +1,5 @@
-// One layer of the transformer: attention and MLP, each applied to a normalized input and added to
-// the residual stream.
+// One layer of the transformer: a mixer, such as attention, and an MLP, each applied to a
+// normalized input and added to the residual stream.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -15,6 +15,7 @@
 #include "model/blocks/attention.h"
 #include "model/blocks/experts.h"
 #include "model/blocks/linear.h"
+#include "model/blocks/mixer.h"
 #include "model/blocks/mlp.h"
 #include "model/blocks/norm.h"
 #include "model/spec.h"
@@ -36,7 +37,7 @@ class TransformerLayer : public Block {
   std::optional<Splits> splits() const override {
     if (!tp_) return std::nullopt;
     Splits splits = linear_splits(*this);
-    splits.merge(attention_->splits("attention."));
+    splits.merge(mixer_->splits(mixer_name_ + "."));
     if (experts_) splits.merge(experts_->splits("mlp."));
     return splits;
   }
@@ -53,7 +54,8 @@ class TransformerLayer : public Block {
   bool parallel_residual_;
   DropoutSite attention_dropout_, mlp_dropout_;  // of each half's output, before the residual sum
   std::shared_ptr<Norm> attention_norm_, attention_post_norm_;  // null where there is none
-  std::shared_ptr<Attention> attention_;
+  std::string mixer_name_;
+  std::shared_ptr<Mixer> mixer_;
   std::shared_ptr<Norm> mlp_norm_, mlp_post_norm_;
   std::shared_ptr<Mlp> mlp_;          // null in a layer with experts
   std::shared_ptr<Experts> experts_;  // null in one without

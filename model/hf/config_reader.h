@@ -97,6 +97,7 @@ struct RopeKeys {
   double partial_factor = 1;  // if it is missing
   const char* partial_key = "partial_rotary_factor";
   bool interleaved = false;
+  bool has_sections = false;  // mrope_section, which only inputs other than text depend on
   // Not null: rope_parameters has an object for each type of layer, and this one is read;
   // rope_scaling adds to that of full_attention.
   const char* layer_type = nullptr;

@@ -83,23 +83,45 @@ class ModuleList {
     if (experts.shared_gate) add(Kind::kProduct, label + "shared_gate");
   }
 
+  void add_attention(const std::string& label) {
+    if (spec_.latent) {
+      add_latent(label + "latent.");
+    } else if (spec_.qkv_layout == QkvLayout::kSeparate) {
+      for (const char* name : {"q", "k", "v"}) add(Kind::kProduct, label + name, spec_.qkv_bias);
+    } else {
+      add(Kind::kProduct, label + "qkv", spec_.qkv_bias);
+    }
+    if (spec_.qk_norm != QkNorm::kNone && spec_.qk_norm_spec.weight) {
+      for (const char* name : {"q_norm", "k_norm"})
+        add(Kind::kNorm, label + name, spec_.qk_norm_spec.bias);
+    }
+    add(Kind::kProduct, label + "o", spec_.o_bias);
+  }
+
+  void add_delta_net(const std::string& label) {
+    add_bare({label + "A_log", label + "dt_bias"});
+    const std::vector<const char*> products =
+        spec_.delta_net->fused ? std::vector{"qkvz", "ba"} : std::vector{"qkv", "z", "b", "a"};
+    for (const char* name : products) add(Kind::kProduct, label + name);
+    add_bare({label + "conv.weight"});
+    add(Kind::kNorm, label + "norm");
+    add(Kind::kProduct, label + "o");
+  }
+
+  void add_mixer(const std::string& label, LayerMixer mixer) {
+    switch (mixer) {
+      case LayerMixer::kAttention:
+        return add_attention(label);
+      case LayerMixer::kDeltaNet:
+        return add_delta_net(label);
+    }
+  }
+
   void add_layer(const std::string& label, const LayerSpec& layer) {
     const bool before = spec_.norm_placement != NormPlacement::kPost;
     const bool after = spec_.norm_placement != NormPlacement::kPre;
     if (before) add_norm(label + "attention_norm");
-    if (spec_.latent) {
-      add_latent(label + "attention.latent.");
-    } else if (spec_.qkv_layout == QkvLayout::kSeparate) {
-      for (const char* name : {"q", "k", "v"})
-        add(Kind::kProduct, label + "attention." + name, spec_.qkv_bias);
-    } else {
-      add(Kind::kProduct, label + "attention.qkv", spec_.qkv_bias);
-    }
-    if (spec_.qk_norm != QkNorm::kNone && spec_.qk_norm_spec.weight) {
-      for (const char* name : {"q_norm", "k_norm"})
-        add(Kind::kNorm, label + "attention." + name, spec_.qk_norm_spec.bias);
-    }
-    add(Kind::kProduct, label + "attention.o", spec_.o_bias);
+    add_mixer(label + mixer_module(layer.mixer) + ".", layer.mixer);
     const std::string attention = parent(modules_.back().path);
     if (after) add_norm(label + "attention_post_norm");
     if (before && spec_.parallel_residual != ParallelResidual::kOneNorm)

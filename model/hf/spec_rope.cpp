@@ -203,9 +203,9 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
                      partial_factor == 1 ? static_cast<double>(head_dim) : partial_factor);
   }
   if (rotary_dim < head_dim) spec.rotary_dim = rotary_dim;
-  for (const char* layer_type : {kFullAttention, kSlidingAttention, "mrope_section"}) {
-    rope.reject(layer_type);
-  }
+  for (const char* layer_type : {kFullAttention, kSlidingAttention}) rope.reject(layer_type);
+  for (const char* key : {"mrope_section", "mrope_interleaved"})
+    keys.has_sections ? void(rope.find(key)) : rope.reject(key);
   spec.scaling = read_kind(rope, keys);
   if (keys.has_alpha && spec.scaling == RopeScaling::kDynamic && rope.find("alpha") != nullptr) {
     const auto dim = static_cast<double>(head_dim);

@@ -67,6 +67,22 @@ void add_properties(const std::string& name, ModelSpec& spec) {
   }
 }
 
+// Sets what a family with delta nets needs.
+void add_delta_net(const std::string& name, ModelSpec& spec) {
+  if (name != "qwen3_next" && name != "qwen3_5_text") return;
+  spec.family = name;
+  spec.norm.weight_offset = 1;
+  spec.qk_norm = QkNorm::kPerHead;
+  spec.gated_attention = true;
+  spec.delta_net = DeltaNetSpec{.key_heads = 4,
+                                .value_heads = 8,
+                                .key_dim = 8,
+                                .value_dim = 6,
+                                .kernel = 3,
+                                .fused = name == "qwen3_next"};
+  spec.layers = {{.mixer = LayerMixer::kDeltaNet}, {}};
+}
+
 // Sets what a mixture of experts needs.
 void add_experts(const std::string& name, ModelSpec& spec) {
   if (name == "qwen2_moe") {
@@ -118,6 +134,7 @@ ModelSpec chain_variant(const std::string& name) {
   ModelSpec spec = llama();
   add_experts(name, spec);
   add_properties(name, spec);
+  add_delta_net(name, spec);
   if (name == "qwen2") spec.qkv_bias = true;
   if (name == "qwen3") {
     spec.qk_norm = QkNorm::kPerHead;

@@ -24,7 +24,8 @@ TEST_CASE("keys and values come of one short vector, and all heads share the par
     RopeTable table(spec.rope, spec.head_dim, 16);
     const Tensor x = torch::randn({2, 5, 8});
     const RopeTable::Angles angles = table.sequence(5, x);
-    const auto [q, k, v] = projection.forward(x, angles, {});
+    const auto [q, k, v, gate] = projection.forward(x, angles, {});
+    CHECK_FALSE(gate.defined());
     CHECK(q.sizes().vec() == Sizes{2, 5, 3, 6});
     CHECK(k.sizes().vec() == Sizes{2, 5, 3, 6});
     CHECK(v.sizes().vec() == Sizes{2, 5, 3, 3});

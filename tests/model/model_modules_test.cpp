@@ -20,12 +20,17 @@ ModelSpec spec_of(const std::string& name) {
 }  // namespace
 
 TEST_CASE("the modules of a model have exactly the parameters of its blocks") {
-  for (const char* name :
-       {"llama",      "llama_head_dim", "mistral_window", "qwen2",       "qwen3_tied", "gpt2",
-        "phi",        "phi3",           "glm4",           "stablelm",    "gpt_neox",   "gptj",
-        "falcon_40b", "cohere",         "gemma2",         "nemotron",    "olmo",       "olmo2",
-        "opt",        "stablelm_12b",   "granite4",       "mixtral",     "qwen2_moe",  "gpt_oss",
-        "glm4_moe",   "ernie4_5_moe",   "llama4_text",    "deepseek_v2", "deepseek_v3"}) {
+  for (const char* name : {"llama",        "llama_head_dim", "mistral_window",
+                           "qwen2",        "qwen3_tied",     "gpt2",
+                           "phi",          "phi3",           "glm4",
+                           "stablelm",     "gpt_neox",       "gptj",
+                           "falcon_40b",   "cohere",         "gemma2",
+                           "nemotron",     "olmo",           "olmo2",
+                           "opt",          "stablelm_12b",   "granite4",
+                           "mixtral",      "qwen2_moe",      "gpt_oss",
+                           "glm4_moe",     "ernie4_5_moe",   "llama4_text",
+                           "deepseek_v2",  "deepseek_v3",    "qwen3_next",
+                           "qwen3_5_text", "qwen3_5",        "qwen3_5_moe_text"}) {
     CAPTURE(name);
     for (const bool biases : {false, true}) {
       ModelSpec spec = spec_of(name);
@@ -58,6 +63,12 @@ TEST_CASE("modules have the paths of transformers") {
   CHECK(path_of("qwen3_tied", "layers.1.attention.k_norm") == "model.layers.1.self_attn.k_norm");
   CHECK(path_of("qwen3_tied", "head") == "lm_head");
   CHECK(path_of("llama", "layers.0.mlp.gate") == "model.layers.0.mlp.gate_proj");
+  CHECK(path_of("qwen3_next", "layers.0.delta_net") == "model.layers.0.linear_attn");
+  CHECK(path_of("qwen3_next", "layers.0.delta_net.qkvz") ==
+        "model.layers.0.linear_attn.in_proj_qkvz");
+  CHECK(path_of("qwen3_next", "layers.0.attention.q") == "none");
+  CHECK(path_of("qwen3_5", "layers.0.delta_net.o") ==
+        "model.language_model.layers.0.linear_attn.out_proj");
   CHECK(path_of("gpt2", "embedding.positions") == "transformer.wpe");
   CHECK(path_of("gpt2", "layers.0.attention.qkv") == "transformer.h.0.attn.c_attn");
   CHECK(path_of("gpt2", "layers.0.mlp.gate") == "none");

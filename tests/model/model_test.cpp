@@ -107,7 +107,11 @@ const char* const kVariants[] = {"llama",
                                  "llama4_text",
                                  "deepseek_v2",
                                  "deepseek_v3",
-                                 "mistral3"};
+                                 "mistral3",
+                                 "qwen3_next",
+                                 "qwen3_5_text",
+                                 "qwen3_5",
+                                 "qwen3_5_moe_text"};
 
 }  // namespace
 

@@ -102,6 +102,27 @@ TEST_CASE("of a layer's experts those count that a token passes") {
   CHECK(flops_per_token(spec, 1) == doctest::Approx(dense + 6 * (weights - 3 * 8 * 20)));
 }
 
+TEST_CASE("a gate of attention is a part of q's product") {
+  ModelSpec spec = llama();
+  const double plain = flops_per_token(spec, 5);
+  spec.gated_attention = true;
+  CHECK(flops_per_token(spec, 5) == plain + 6 * 2 * 8 * 12);
+}
+
+TEST_CASE("a delta net reads and corrects its states, however long the sequence is") {
+  ModelSpec spec = llama();
+  const std::vector<double> attention = block_flops_per_token(spec, 5);
+  spec.delta_net = DeltaNetSpec{
+      .key_heads = 2, .value_heads = 4, .key_dim = 3, .value_dim = 5, .kernel = 4, .fused = true};
+  spec.layers = {{.mixer = LayerMixer::kDeltaNet}, {}};
+  const double weights = 8 * (2 * 2 * 3 + 2 * 4 * 5 + 2 * 4) + 4 * 5 * 8 + 3 * 8 * 20;
+  for (const int64_t seq : {1, 5}) {
+    const std::vector<double> blocks = block_flops_per_token(spec, seq);
+    CHECK(blocks[1] == 2 * weights + 6 * 4 * 3 * 5);
+    if (seq == 5) CHECK(blocks[2] == attention[2]);
+  }
+}
+
 TEST_CASE("operations of forward are counted block by block, and are a third of the whole") {
   const std::vector<double> blocks = block_flops_per_token(llama(), 5);
   REQUIRE(blocks.size() == 4);

@@ -19,10 +19,11 @@ using comm::MeshDim;
 using torch::Tensor;
 
 const char* const kVariants[] = {
-    "llama",        "qwen2",     "qwen3",      "gpt2",        "window",      "padding",
-    "padding_tied", "seed_oss",  "starcoder2", "interleaved", "multipliers", "nope",
-    "phi3",         "gpt_neox",  "gptj",       "gemma2",      "olmo2",       "cohere",
-    "scores",       "qwen2_moe", "gpt_oss",    "llama4_text", "deepseek_v3"};
+    "llama",       "qwen2",        "qwen3",       "gpt2",       "window",
+    "padding",     "padding_tied", "seed_oss",    "starcoder2", "interleaved",
+    "multipliers", "nope",         "phi3",        "gpt_neox",   "gptj",
+    "gemma2",      "olmo2",        "cohere",      "scores",     "qwen2_moe",
+    "gpt_oss",     "llama4_text",  "deepseek_v3", "qwen3_next", "qwen3_5_text"};
 
 // 21 tokens: no two or four ranks have as many of them.
 MicroBatch batch_of(const ModelSpec& spec) {
@@ -269,6 +270,13 @@ TEST_CASE("what cannot be split is told in one message") {
       "tensor_parallel.autotp_size (--tensor-parallel) 5: this llama model cannot be split over 5 "
       "ranks: 4 attention heads are not a multiple of it; 2 key/value heads are neither a multiple "
       "nor a divisor of it; 24 as intermediate size is not a multiple of it",
+      Error);
+  ModelSpec hybrid = chain_variant("qwen3_next");
+  hybrid.delta_net->key_heads = 3;
+  CHECK_THROWS_WITH_AS(
+      require_divisible(hybrid, 2),
+      "tensor_parallel.autotp_size (--tensor-parallel) 2: this qwen3_next model cannot be split "
+      "over 2 ranks: 3 key heads of the gated delta net are not a multiple of it",
       Error);
   spec.vocab_size = 3;
   CHECK_THROWS_WITH_AS(

@@ -100,4 +100,21 @@ TEST_CASE("norms begin at 1, biases at 0, GPT-2's residual products smaller") {
   }
 }
 
+TEST_CASE("a delta net begins with transformers' rates of decay") {
+  CHECK(torch::equal(read("layers.0.delta_net.dt_bias", 0, 4), torch::ones({4})));
+  const Tensor rates = read("layers.0.delta_net.A_log", 0, 100'000).exp();
+  CHECK(rates.min().item<double>() == doctest::Approx(0.01).epsilon(0.1));
+  CHECK(rates.max().item<double>() == doctest::Approx(16).epsilon(1e-3));
+  CHECK(rates.mean().item<double>() == doctest::Approx(8).epsilon(0.02));
+  // The norm of its output has a weight around 1 where those of the model are around 0.
+  ModelSpec spec;
+  spec.norm.weight_offset = 1;
+  RandomSource source(spec, 1);
+  Tensor weight = torch::empty({4});
+  source.read({"layers.0.delta_net.norm.weight", TensorSlice::full({4}), 0}, weight);
+  CHECK(torch::equal(weight, torch::ones({4})));
+  source.read({"layers.0.attention.q_norm.weight", TensorSlice::full({4}), 0}, weight);
+  CHECK(torch::equal(weight, torch::zeros({4})));
+}
+
 }  // namespace zeroth::model::weight_source_test

@@ -50,7 +50,10 @@ Family phi3_family();
 Family qwen2_family();
 Family qwen2_moe_family();
 Family qwen3_family();
+Family qwen3_5_moe_text_family();
+Family qwen3_5_text_family();
 Family qwen3_moe_family();
+Family qwen3_next_family();
 Family seed_oss_family();
 Family smollm3_family();
 Family stablelm_family();
@@ -79,18 +82,24 @@ const auto& table() {
                                     olmoe_family(),        opt_family(),
                                     phi_family(),          phi3_family(),
                                     qwen2_family(),        qwen2_moe_family(),
-                                    qwen3_family(),        qwen3_moe_family(),
-                                    seed_oss_family(),     smollm3_family(),
-                                    stablelm_family(),     starcoder2_family()};
+                                    qwen3_family(),        qwen3_5_moe_text_family(),
+                                    qwen3_5_text_family(), qwen3_moe_family(),
+                                    qwen3_next_family(),   seed_oss_family(),
+                                    smollm3_family(),      stablelm_family(),
+                                    starcoder2_family()};
   return kTable;
 }
 
 constexpr std::string_view kGemma3[] = {"gemma3_text"};
 constexpr std::string_view kMistral3[] = {"mistral", "ministral3"};
 constexpr std::string_view kLlama4[] = {"llama4_text"};
+constexpr std::string_view kQwen35[] = {"qwen3_5_text"};
+constexpr std::string_view kQwen35Moe[] = {"qwen3_5_moe_text"};
 constexpr MultimodalFamily kMultimodal[] = {{"gemma3", kGemma3, /*tied=*/true},
                                             {"llama4", kLlama4, /*tied=*/false},
-                                            {"mistral3", kMistral3, /*tied=*/true}};
+                                            {"mistral3", kMistral3, /*tied=*/true},
+                                            {"qwen3_5", kQwen35, /*tied=*/false},
+                                            {"qwen3_5_moe", kQwen35Moe, /*tied=*/false}};
 
 }  // namespace
 
