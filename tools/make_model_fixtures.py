@@ -162,6 +162,13 @@ VARIANTS = {
     "mistral3": ("mistral3", dict(
         text_config=ROTARY | dict(num_hidden_layers=1, sliding_window=7), vision_config=VISION,
         tie_word_embeddings=False)),
+    # ALiBi, with a number of heads that is no power of 2.
+    "bloom": ("bloom", dict(vocab_size=64, hidden_size=24, n_layer=2, n_head=6, initializer_range=0.2)),
+    "mpt": ("mpt", dict(
+        vocab_size=64, d_model=24, n_layers=2, n_heads=6, max_seq_len=64, initializer_range=0.2,
+        attn_config=dict(clip_qkv=0.5, softmax_scale=0.3))),
+    "falcon_rw": ("falcon", FALCON | dict(
+        hidden_size=24, num_attention_heads=6, alibi=True, bias=True, multi_query=False, parallel_attn=False)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])

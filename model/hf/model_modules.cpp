@@ -165,6 +165,7 @@ std::vector<ModelModule> list_modules(const ModelSpec& spec) {
   ModuleList list(spec);
   list.add(Kind::kEmbedding, "embedding");
   if (spec.learned_positions) list.add(Kind::kPositions, kPositionsModule);
+  if (spec.embedding_norm) list.add_norm("embedding.norm");
   for (int64_t layer = 0; layer < spec.num_layers; ++layer)
     list.add_layer(fmt::format("layers.{}.", layer), spec.layer(layer));
   list.add_norm("head.norm");

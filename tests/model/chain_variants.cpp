@@ -60,8 +60,19 @@ void add_properties(const std::string& name, ModelSpec& spec) {
     spec.qk_norm = QkNorm::kPerHeadOwnWeight;
     spec.qk_norm_spec = spec.norm;
   }
+  if (name == "bloom") {
+    spec.family = name;
+    spec.norm = {.kind = NormKind::kLayer, .bias = true};
+    spec.head_dim = 16;
+    spec.num_kv_heads = spec.num_heads;
+    spec.qkv_layout = QkvLayout::kGrouped;
+    spec.qkv_bias = spec.embedding_norm = spec.tie_word_embeddings = true;
+    spec.alibi_slopes = {1, 0.1, 0.5, 0.01};
+    spec.layers = {{.rope = LayerRope::kNone}, {.rope = LayerRope::kNone}};
+  }
   if (name == "scores") {
     spec.sinks = true;
+    spec.alibi_slopes = {1, 0.1, 0.5, 0.01};
     spec.query_scale = {.scale = 0.5, .interval = 2};
     spec.layers = {{.chunk = 3}, {.scales_queries = true}};
   }

@@ -107,7 +107,10 @@ const char* const kVariants[] = {"llama",
                                  "llama4_text",
                                  "deepseek_v2",
                                  "deepseek_v3",
-                                 "mistral3"};
+                                 "mistral3",
+                                 "bloom",
+                                 "mpt",
+                                 "falcon_rw"};
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 namespace zeroth::model {
 
 Family arcee_family();
+Family bloom_family();
 Family cohere_family();
 Family cohere2_family();
 Family deepseek_v2_family();
@@ -39,6 +40,7 @@ Family ministral_family();
 Family ministral3_family();
 Family mistral_family();
 Family mixtral_family();
+Family mpt_family();
 Family nemotron_family();
 Family olmo_family();
 Family olmo2_family();
@@ -59,29 +61,54 @@ Family starcoder2_family();
 namespace {
 
 const auto& table() {
-  static const std::array kTable = {arcee_family(),        cohere_family(),
-                                    cohere2_family(),      deepseek_v2_family(),
-                                    deepseek_v3_family(),  ernie4_5_family(),
-                                    ernie4_5_moe_family(), exaone4_family(),
-                                    falcon_family(),       gemma_family(),
-                                    gemma2_family(),       gemma3_text_family(),
-                                    glm_family(),          glm4_family(),
-                                    glm4_moe_family(),     gpt2_family(),
-                                    gpt_neox_family(),     gpt_oss_family(),
-                                    gptj_family(),         granite_family(),
-                                    granitemoe_family(),   granitemoehybrid_family(),
-                                    helium_family(),       hunyuan_v1_dense_family(),
-                                    llama_family(),        llama4_text_family(),
-                                    ministral_family(),    ministral3_family(),
-                                    mistral_family(),      mixtral_family(),
-                                    nemotron_family(),     olmo_family(),
-                                    olmo2_family(),        olmo3_family(),
-                                    olmoe_family(),        opt_family(),
-                                    phi_family(),          phi3_family(),
-                                    qwen2_family(),        qwen2_moe_family(),
-                                    qwen3_family(),        qwen3_moe_family(),
-                                    seed_oss_family(),     smollm3_family(),
-                                    stablelm_family(),     starcoder2_family()};
+  static const std::array kTable = {arcee_family(),
+                                    bloom_family(),
+                                    cohere_family(),
+                                    cohere2_family(),
+                                    deepseek_v2_family(),
+                                    deepseek_v3_family(),
+                                    ernie4_5_family(),
+                                    ernie4_5_moe_family(),
+                                    exaone4_family(),
+                                    falcon_family(),
+                                    gemma_family(),
+                                    gemma2_family(),
+                                    gemma3_text_family(),
+                                    glm_family(),
+                                    glm4_family(),
+                                    glm4_moe_family(),
+                                    gpt2_family(),
+                                    gpt_neox_family(),
+                                    gpt_oss_family(),
+                                    gptj_family(),
+                                    granite_family(),
+                                    granitemoe_family(),
+                                    granitemoehybrid_family(),
+                                    helium_family(),
+                                    hunyuan_v1_dense_family(),
+                                    llama_family(),
+                                    llama4_text_family(),
+                                    ministral_family(),
+                                    ministral3_family(),
+                                    mistral_family(),
+                                    mixtral_family(),
+                                    mpt_family(),
+                                    nemotron_family(),
+                                    olmo_family(),
+                                    olmo2_family(),
+                                    olmo3_family(),
+                                    olmoe_family(),
+                                    opt_family(),
+                                    phi_family(),
+                                    phi3_family(),
+                                    qwen2_family(),
+                                    qwen2_moe_family(),
+                                    qwen3_family(),
+                                    qwen3_moe_family(),
+                                    seed_oss_family(),
+                                    smollm3_family(),
+                                    stablelm_family(),
+                                    starcoder2_family()};
   return kTable;
 }
 
