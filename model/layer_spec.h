@@ -34,7 +34,7 @@ enum class QkNorm { kNone, kPerHead, kPerHeadOwnWeight, kAllHeads };
 // or as one with the rows of each group of query heads and their key and value head together.
 enum class QkvLayout { kSeparate, kStacked, kGrouped };
 
-enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kReluSquared };
+enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kReluSquared, kXielu };
 enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
 
 struct RopeSpec {

@@ -169,6 +169,7 @@ VARIANTS = {
         attn_config=dict(clip_qkv=0.5, softmax_scale=0.3))),
     "falcon_rw": ("falcon", FALCON | dict(
         hidden_size=24, num_attention_heads=6, alibi=True, bias=True, multi_query=False, parallel_attn=False)),
+    "apertus": ("apertus", ROTARY | dict(pad_token_id=None)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -63,6 +64,11 @@ class ModuleList {
       add(Kind::kProduct, label + "gate", spec_.mlp_bias);
     }
     if (!spec_.gated_mlp || !spec_.fused_gate_up) add(Kind::kProduct, label + "up", spec_.mlp_bias);
+    if (spec_.activation == Activation::kXielu) {
+      const std::string activation = label + "activation.";
+      add_bare({activation + "alpha_p", activation + "alpha_n", activation + "beta",
+                activation + "eps"});
+    }
     add(Kind::kProduct, label + "down", spec_.mlp_bias);
   }
 
@@ -159,6 +165,13 @@ std::string matrix_of(std::string_view module) {
 std::string module_of(std::string_view parameter) {
   return std::string(parameter == kPositionsModule ? parameter
                                                    : parameter.substr(0, parameter.rfind('.')));
+}
+
+bool is_trainable(std::string_view parameter) {
+  constexpr std::string_view kConstants[] = {".correction_bias", ".activation.beta",
+                                             ".activation.eps"};
+  return std::ranges::none_of(kConstants,
+                              [&](std::string_view end) { return parameter.ends_with(end); });
 }
 
 std::vector<ModelModule> list_modules(const ModelSpec& spec) {

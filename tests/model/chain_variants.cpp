@@ -155,6 +155,12 @@ ModelSpec chain_variant(const std::string& name) {
     spec.activation = Activation::kReluSquared;
     spec.gated_mlp = false;
   }
+  if (name == "apertus") {
+    spec.family = name;
+    spec.activation = Activation::kXielu;
+    spec.gated_mlp = false;
+    spec.qk_norm = QkNorm::kPerHead;
+  }
   if (name == "interleaved") spec.rope.interleaved = true;
   if (name == "starcoder2") {
     spec.family = name;

@@ -26,7 +26,7 @@ TEST_CASE("the modules of a model have exactly the parameters of its blocks") {
         "falcon_40b", "cohere",         "gemma2",         "nemotron",    "olmo",        "olmo2",
         "opt",        "stablelm_12b",   "granite4",       "mixtral",     "qwen2_moe",   "gpt_oss",
         "glm4_moe",   "ernie4_5_moe",   "llama4_text",    "deepseek_v2", "deepseek_v3", "bloom",
-        "mpt"}) {
+        "mpt",        "apertus"}) {
     CAPTURE(name);
     for (const bool biases : {false, true}) {
       ModelSpec spec = spec_of(name);
@@ -64,6 +64,7 @@ TEST_CASE("modules have the paths of transformers") {
   CHECK(path_of("gpt2", "layers.0.mlp.gate") == "none");
   CHECK(path_of("gpt2", "head.norm") == "transformer.ln_f");
   CHECK(path_of("bloom", "embedding.norm") == "transformer.word_embeddings_layernorm");
+  CHECK(path_of("apertus", "layers.1.mlp.activation") == "model.layers.1.mlp.act_fn");
   Names others;
   for (const ModelModule& module : list_modules(spec_of("gpt2")))
     if (module.kind == ModelModule::Kind::kOther) others.push_back(module.path);

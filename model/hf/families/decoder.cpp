@@ -147,7 +147,8 @@ void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys
     spec.local_rope = read_rope(config, spec.head_dim, spec.max_positions, *keys.local_rope);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", keys.tied);
   spec.attention_dropout = read_dropout(config, "attention_dropout", keys.attention_dropout);
-  spec.activation = read_activation(config, keys.activation_key, keys.activation);
+  if (keys.activation_key != nullptr)
+    spec.activation = read_activation(config, keys.activation_key, keys.activation);
   read_window(config, keys.window, spec);
   for (LayerSpec& layer : spec.layers) {
     if (keys.local_rope && layer.window > 0) layer.rope = LayerRope::kLocal;

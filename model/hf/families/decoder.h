@@ -47,7 +47,7 @@ struct DecoderKeys {
   NormSpec norm = {};  // eps is that of a missing key
   const char* norm_eps_key = "rms_norm_eps";
   const char* activation = "silu";
-  const char* activation_key = "hidden_act";
+  const char* activation_key = "hidden_act";  // null: the family sets the activation
   bool tied = false;
   double attention_dropout = 0;
   RopeKeys rope = {};
