@@ -77,6 +77,13 @@ struct LatentSpec {
   int64_t v_dim = 0;
 };
 
+// A short convolution (LFM2): each channel is a causal convolution over the last `kernel_size`
+// tokens, between two gates.
+struct ShortConvSpec {
+  int64_t kernel_size = 0;
+  bool bias = false;  // of products and convolution
+};
+
 enum class RouterScore { kSoftmax, kSigmoid };
 
 // How a token's experts are chosen and weighted.
@@ -112,13 +119,15 @@ struct ExpertsSpec {
 };
 
 // What mixes the tokens of a sequence in a layer.
-enum class LayerMixer { kAttention };
+enum class LayerMixer { kAttention, kShortConv };
 
 // Returns the name of the mixer's module in its block.
 constexpr const char* mixer_module(LayerMixer mixer) {
   switch (mixer) {
     case LayerMixer::kAttention:
       return "attention";
+    case LayerMixer::kShortConv:
+      return "conv";
   }
   return "";
 }

@@ -26,19 +26,12 @@ double mean_attended_in_chunks(int64_t seq, int64_t chunk) {
   return (of_whole + of_rest) / static_cast<double>(seq);
 }
 
-// Returns the weights of products that a token passes.
-double active_weights(const ModelSpec& spec, int64_t index) {
+// Return the weights of products that a token passes.
+double attention_weights(const ModelSpec& spec) {
   const auto hidden = static_cast<double>(spec.hidden_size);
   const auto queries = static_cast<double>(spec.num_heads * spec.head_dim);
   const auto keys = static_cast<double>(spec.num_kv_heads * spec.head_dim);
-  double mlp = (spec.gated_mlp ? 3 : 2) * static_cast<double>(spec.mlp_size(index));
-  if (spec.layer(index).experts) {
-    const ExpertsSpec& experts = *spec.experts;
-    mlp = 3 * static_cast<double>(experts.top_k * experts.intermediate_size +
-                                  experts.shared_intermediate_size) +
-          static_cast<double>(experts.num_experts) + (experts.shared_gate ? 1 : 0);
-  }
-  if (!spec.latent) return hidden * (2 * queries + 2 * keys + mlp);
+  if (!spec.latent) return hidden * (2 * queries + 2 * keys);
   const LatentSpec& latent = *spec.latent;
   const auto q_rank = static_cast<double>(latent.q_rank),
              kv_rank = static_cast<double>(latent.kv_rank);
@@ -46,7 +39,35 @@ double active_weights(const ModelSpec& spec, int64_t index) {
   const double q = q_rank > 0 ? q_rank * (hidden + queries) : hidden * queries;
   const auto shared = static_cast<double>(latent.rope_dim);
   const auto kept = static_cast<double>(spec.num_heads * latent.nope_dim);
-  return q + hidden * (kv_rank + shared) + kv_rank * (kept + values) + hidden * (values + mlp);
+  return q + hidden * (kv_rank + shared) + kv_rank * (kept + values) + hidden * values;
+}
+
+double mlp_weights(const ModelSpec& spec, int64_t index) {
+  double mlp = (spec.gated_mlp ? 3 : 2) * static_cast<double>(spec.mlp_size(index));
+  if (spec.layer(index).experts) {
+    const ExpertsSpec& experts = *spec.experts;
+    mlp = 3 * static_cast<double>(experts.top_k * experts.intermediate_size +
+                                  experts.shared_intermediate_size) +
+          static_cast<double>(experts.num_experts) + (experts.shared_gate ? 1 : 0);
+  }
+  return static_cast<double>(spec.hidden_size) * mlp;
+}
+
+// Returns operations of a layer's forward per token that mix tokens.
+double attention_flops(const ModelSpec& spec, const LayerSpec& layer, int64_t seq) {
+  const int64_t v_dim = spec.latent ? spec.latent->v_dim : spec.head_dim;
+  const double channels = static_cast<double>(spec.num_heads * (spec.head_dim + v_dim)) / 2;
+  return 4 * channels *
+         (layer.chunk > 0 ? mean_attended_in_chunks(seq, layer.chunk)
+                          : mean_attended_tokens(seq, layer.window));
+}
+
+double mixer_flops(const ModelSpec& spec, const LayerSpec& layer, int64_t seq) {
+  if (layer.mixer == LayerMixer::kShortConv) {
+    const auto hidden = static_cast<double>(spec.hidden_size);
+    return 2 * 4 * hidden * hidden;  // two gates, what they gate, and the output
+  }
+  return 2 * attention_weights(spec) + attention_flops(spec, layer, seq);
 }
 
 }  // namespace
@@ -74,15 +95,9 @@ void override_dropout(ModelSpec& spec, double p) {
 }
 
 std::vector<double> block_flops_per_token(const ModelSpec& spec, int64_t seq) {
-  const int64_t v_dim = spec.latent ? spec.latent->v_dim : spec.head_dim;
-  const double channels = static_cast<double>(spec.num_heads * (spec.head_dim + v_dim)) / 2;
   std::vector<double> flops = {0};  // the embedding is no product
-  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    const LayerSpec& own = spec.layer(layer);
-    const double attended = own.chunk > 0 ? mean_attended_in_chunks(seq, own.chunk)
-                                          : mean_attended_tokens(seq, own.window);
-    flops.push_back(2 * active_weights(spec, layer) + 4 * channels * attended);
-  }
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer)
+    flops.push_back(mixer_flops(spec, spec.layer(layer), seq) + 2 * mlp_weights(spec, layer));
   flops.push_back(2 * static_cast<double>(spec.vocab_size * spec.hidden_size));
   return flops;
 }

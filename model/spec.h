@@ -74,6 +74,7 @@ struct ModelSpec {
   std::vector<double> alibi_slopes = {};  // CausalAttention::slopes, of all heads; empty: none
   std::optional<QueryScale> query_scale = {};
   std::optional<LatentSpec> latent = {};
+  std::optional<ShortConvSpec> short_conv = {};  // of LayerMixer::kShortConv
 
   Activation activation = Activation::kSilu;
   bool gated_mlp = true;  // down(act(gate(x)) * up(x)); else down(act(up(x)))

@@ -170,6 +170,8 @@ VARIANTS = {
     "falcon_rw": ("falcon", FALCON | dict(
         hidden_size=24, num_attention_heads=6, alibi=True, bias=True, multi_query=False, parallel_attn=False)),
     "apertus": ("apertus", ROTARY | dict(pad_token_id=None)),
+    "lfm2": ("lfm2", LAYER_NORM | dict(
+        layer_types=["conv", "full_attention"], conv_bias=True, block_multiple_of=8, pad_token_id=PADDING)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])

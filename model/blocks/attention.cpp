@@ -67,6 +67,12 @@ const CuSeqlens& SampleOffsets::get(const Tensor& first_keys, torch::Device devi
   return known != nullptr ? *known : of_first_keys_.add(first_keys, cu_seqlens(first_keys, device));
 }
 
+Tensor DeviceFirstKeys::get(const Tensor& first_keys, torch::Device device) {
+  if (!first_keys.defined() || first_keys.device() == device) return first_keys;
+  const Tensor* const known = of_first_keys_.find(first_keys);
+  return known != nullptr ? *known : of_first_keys_.add(first_keys, first_keys.to(device));
+}
+
 Tensor ChunkStarts::get(const MicroBatch& batch, int64_t chunk) {
   const int64_t rows = batch.tokens.size(0), seq = batch.tokens.size(1);
   const auto starts = [&](const Tensor& sample_starts) {

@@ -72,6 +72,17 @@ class SampleOffsets {
   MicroBatchCache<CuSeqlens> of_first_keys_;
 };
 
+// DeviceFirstKeys copies first keys to a device, once for each micro-batch in flight. Not
+// thread-safe.
+class DeviceFirstKeys {
+ public:
+  // All layers pass the same first_keys of a micro-batch; undefined ones stay so.
+  torch::Tensor get(const torch::Tensor& first_keys, torch::Device device);
+
+ private:
+  MicroBatchCache<torch::Tensor> of_first_keys_;
+};
+
 // ChunkStarts computes the first token that each token may see where it sees those of its chunk of
 // positions, once for each micro-batch in flight. Not thread-safe.
 class ChunkStarts {
@@ -95,6 +106,7 @@ struct SequenceTables {
   RopeTable rope, local_rope;
   std::map<int64_t, WindowMask> masks;  // by their windows
   SampleOffsets samples, chunk_samples;
+  DeviceFirstKeys first_keys;
   ChunkStarts chunks;
 };
 

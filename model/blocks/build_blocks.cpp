@@ -42,6 +42,9 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
           spec.num_kv_heads, "are neither a multiple nor a divisor of it");
   require(spec.qkv_layout != QkvLayout::kGrouped || spec.num_kv_heads % ranks == 0,
           "groups of heads", spec.num_kv_heads, "are not a multiple of it");
+  if (spec.short_conv)
+    require(spec.hidden_size % ranks == 0, "channels of short convolutions", spec.hidden_size,
+            "are not a multiple of it");
   std::set<int64_t> sizes;
   for (int64_t layer = 0; layer < spec.num_layers; ++layer)
     if (!spec.layer(layer).experts) sizes.insert(spec.mlp_size(layer));
@@ -59,6 +62,7 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
     };
     require_blocks(spec.hidden_size, "inputs of products");
     require_blocks(spec.num_heads * spec.head_dim / ranks, "inputs of o_proj on a rank");
+    if (spec.short_conv) require_blocks(spec.hidden_size / ranks, "inputs of out_proj on a rank");
     require_blocks(spec.intermediate_size / ranks, "inputs of down_proj on a rank");
   }
   const int64_t part = (spec.vocab_size + ranks - 1) / ranks;

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "model/blocks/short_conv.h"
+
 namespace zeroth::model {
 
 using torch::Tensor;
@@ -16,6 +18,8 @@ std::shared_ptr<Mixer> make_mixer(const ModelSpec& spec, int64_t layer, const st
   switch (spec.layer(layer).mixer) {
     case LayerMixer::kAttention:
       break;
+    case LayerMixer::kShortConv:
+      return std::make_shared<ShortConv>(spec, std::move(tables), tp);
   }
   return std::make_shared<Attention>(
       spec, layer, std::move(tables),

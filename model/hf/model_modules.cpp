@@ -104,11 +104,29 @@ class ModuleList {
     add(Kind::kProduct, label + "o", spec_.o_bias);
   }
 
+  void add_short_conv(const std::string& label) {
+    const bool bias = spec_.short_conv->bias;
+    add(Kind::kProduct, label + "in", bias);
+    std::vector<std::string> depthwise = {label + "depthwise.weight"};
+    if (bias) depthwise.push_back(label + "depthwise.bias");
+    add_bare(depthwise);
+    add(Kind::kProduct, label + "out", bias);
+  }
+
+  void add_mixer(const std::string& label, LayerMixer mixer) {
+    switch (mixer) {
+      case LayerMixer::kAttention:
+        return add_attention(label);
+      case LayerMixer::kShortConv:
+        return add_short_conv(label);
+    }
+  }
+
   void add_layer(const std::string& label, const LayerSpec& layer) {
     const bool before = spec_.norm_placement != NormPlacement::kPost;
     const bool after = spec_.norm_placement != NormPlacement::kPre;
     if (before) add_norm(label + "attention_norm");
-    add_attention(label + "attention.");
+    add_mixer(label + mixer_module(layer.mixer) + ".", layer.mixer);
     const std::string attention = parent(modules_.back().path);
     if (after) add_norm(label + "attention_post_norm");
     if (before && spec_.parallel_residual != ParallelResidual::kOneNorm)

@@ -60,6 +60,21 @@ void add_properties(const std::string& name, ModelSpec& spec) {
     spec.qk_norm = QkNorm::kPerHeadOwnWeight;
     spec.qk_norm_spec = spec.norm;
   }
+}
+
+// Sets what attention or an activation has beyond Llama, or what is in their place.
+void add_new_arithmetic(const std::string& name, ModelSpec& spec) {
+  if (name == "apertus") {
+    spec.family = name;
+    spec.activation = Activation::kXielu;
+    spec.gated_mlp = false;
+    spec.qk_norm = QkNorm::kPerHead;
+  }
+  if (name == "lfm2") {
+    spec.family = name;
+    spec.short_conv = {.kernel_size = 3, .bias = true};
+    spec.layers = {{.mixer = LayerMixer::kShortConv}, {}};
+  }
   if (name == "bloom") {
     spec.family = name;
     spec.norm = {.kind = NormKind::kLayer, .bias = true};
@@ -129,6 +144,7 @@ ModelSpec chain_variant(const std::string& name) {
   ModelSpec spec = llama();
   add_experts(name, spec);
   add_properties(name, spec);
+  add_new_arithmetic(name, spec);
   if (name == "qwen2") spec.qkv_bias = true;
   if (name == "qwen3") {
     spec.qk_norm = QkNorm::kPerHead;
@@ -154,12 +170,6 @@ ModelSpec chain_variant(const std::string& name) {
     spec.layers = {{}, {.rope = LayerRope::kNone}};
     spec.activation = Activation::kReluSquared;
     spec.gated_mlp = false;
-  }
-  if (name == "apertus") {
-    spec.family = name;
-    spec.activation = Activation::kXielu;
-    spec.gated_mlp = false;
-    spec.qk_norm = QkNorm::kPerHead;
   }
   if (name == "interleaved") spec.rope.interleaved = true;
   if (name == "starcoder2") {

@@ -111,7 +111,8 @@ const char* const kVariants[] = {"llama",
                                  "bloom",
                                  "mpt",
                                  "falcon_rw",
-                                 "apertus"};
+                                 "apertus",
+                                 "lfm2"};
 
 }  // namespace
 

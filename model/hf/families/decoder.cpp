@@ -134,7 +134,8 @@ void read_heads(ConfigReader& config, const DecoderKeys& keys, ModelSpec& spec) 
 
 void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys) {
   spec.hidden_size = config.size("hidden_size", {}, kMaxWidth);
-  spec.intermediate_size = config.size("intermediate_size", {}, 16 * kMaxWidth);
+  if (keys.has_mlp || config.find("intermediate_size") != nullptr)
+    spec.intermediate_size = config.size("intermediate_size", {}, 16 * kMaxWidth);
   spec.num_layers = config.size("num_hidden_layers", {}, kMaxLayers);
   spec.layers.resize(static_cast<size_t>(spec.num_layers));
   read_heads(config, keys, spec);

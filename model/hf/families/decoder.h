@@ -38,6 +38,7 @@ struct WindowKeys {
 // What a family does not share with the others: its defaults, and the keys that it has.
 struct DecoderKeys {
   int64_t max_positions = 0;             // max_position_embeddings
+  bool has_mlp = true;                   // intermediate_size is needed
   bool has_kv_heads = true;              // num_key_value_heads is read
   std::optional<int64_t> kv_heads = {};  // if it is missing; unset: as many as heads
   std::optional<int64_t> head_dim = {};  // unset: hidden_size / num_attention_heads

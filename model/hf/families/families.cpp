@@ -35,6 +35,7 @@ Family granitemoe_family();
 Family granitemoehybrid_family();
 Family helium_family();
 Family hunyuan_v1_dense_family();
+Family lfm2_family();
 Family llama_family();
 Family llama4_text_family();
 Family ministral_family();
@@ -75,18 +76,18 @@ const auto& table() {
                                     gptj_family(),         granite_family(),
                                     granitemoe_family(),   granitemoehybrid_family(),
                                     helium_family(),       hunyuan_v1_dense_family(),
-                                    llama_family(),        llama4_text_family(),
-                                    ministral_family(),    ministral3_family(),
-                                    mistral_family(),      mixtral_family(),
-                                    mpt_family(),          nemotron_family(),
-                                    olmo_family(),         olmo2_family(),
-                                    olmo3_family(),        olmoe_family(),
-                                    opt_family(),          phi_family(),
-                                    phi3_family(),         qwen2_family(),
-                                    qwen2_moe_family(),    qwen3_family(),
-                                    qwen3_moe_family(),    seed_oss_family(),
-                                    smollm3_family(),      stablelm_family(),
-                                    starcoder2_family()};
+                                    lfm2_family(),         llama_family(),
+                                    llama4_text_family(),  ministral_family(),
+                                    ministral3_family(),   mistral_family(),
+                                    mixtral_family(),      mpt_family(),
+                                    nemotron_family(),     olmo_family(),
+                                    olmo2_family(),        olmo3_family(),
+                                    olmoe_family(),        opt_family(),
+                                    phi_family(),          phi3_family(),
+                                    qwen2_family(),        qwen2_moe_family(),
+                                    qwen3_family(),        qwen3_moe_family(),
+                                    seed_oss_family(),     smollm3_family(),
+                                    stablelm_family(),     starcoder2_family()};
   return kTable;
 }
 
