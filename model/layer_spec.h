@@ -34,7 +34,7 @@ enum class QkNorm { kNone, kPerHead, kPerHeadOwnWeight, kAllHeads };
 // or as one with the rows of each group of query heads and their key and value head together.
 enum class QkvLayout { kSeparate, kStacked, kGrouped };
 
-enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kReluSquared };
+enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kReluSquared, kXielu };
 enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
 
 struct RopeSpec {
@@ -90,6 +90,13 @@ struct DeltaNetSpec {
   bool fused = false;
 };
 
+// A short convolution (LFM2): each channel is a causal convolution over the last `kernel_size`
+// tokens, between two gates.
+struct ShortConvSpec {
+  int64_t kernel_size = 0;
+  bool bias = false;  // of products and convolution
+};
+
 enum class RouterScore { kSoftmax, kSigmoid };
 
 // How a token's experts are chosen and weighted.
@@ -126,7 +133,7 @@ struct ExpertsSpec {
 };
 
 // What mixes the tokens of a sequence in a layer.
-enum class LayerMixer { kAttention, kDeltaNet };
+enum class LayerMixer { kAttention, kDeltaNet, kShortConv };
 
 // Returns the name of the mixer's module in its block.
 constexpr const char* mixer_module(LayerMixer mixer) {
@@ -135,6 +142,8 @@ constexpr const char* mixer_module(LayerMixer mixer) {
       return "attention";
     case LayerMixer::kDeltaNet:
       return "delta_net";
+    case LayerMixer::kShortConv:
+      return "conv";
   }
   return "";
 }

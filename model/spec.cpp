@@ -77,6 +77,10 @@ double delta_net_flops(const DeltaNetSpec& net) {
 double mixer_flops(const ModelSpec& spec, const LayerSpec& layer, int64_t seq) {
   if (layer.mixer == LayerMixer::kDeltaNet)
     return 2 * delta_net_weights(spec) + delta_net_flops(*spec.delta_net);
+  if (layer.mixer == LayerMixer::kShortConv) {
+    const auto hidden = static_cast<double>(spec.hidden_size);
+    return 2 * 4 * hidden * hidden;  // two gates, what they gate, and the output
+  }
   return 2 * attention_weights(spec) + attention_flops(spec, layer, seq);
 }
 

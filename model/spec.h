@@ -69,13 +69,15 @@ struct ModelSpec {
   QkNorm qk_norm = QkNorm::kNone;
   NormSpec qk_norm_spec;
   bool qk_norm_after_rope = false;
-  double score_softcap = 0;  // CausalAttention::softcap
-  bool sinks = false;        // CausalAttention::sinks
+  double score_softcap = 0;               // CausalAttention::softcap
+  bool sinks = false;                     // CausalAttention::sinks
+  std::vector<double> alibi_slopes = {};  // CausalAttention::slopes, of all heads; empty: none
   std::optional<QueryScale> query_scale = {};
   std::optional<LatentSpec> latent = {};
   // The product of q holds a gate behind each head's q: the head's output is times sigmoid(gate).
   bool gated_attention = false;
-  std::optional<DeltaNetSpec> delta_net = {};  // of LayerMixer::kDeltaNet
+  std::optional<DeltaNetSpec> delta_net = {};    // of LayerMixer::kDeltaNet
+  std::optional<ShortConvSpec> short_conv = {};  // of LayerMixer::kShortConv
 
   Activation activation = Activation::kSilu;
   bool gated_mlp = true;  // down(act(gate(x)) * up(x)); else down(act(up(x)))
@@ -97,6 +99,7 @@ struct ModelSpec {
   double residual_multiplier = 1;
   double logits_multiplier = 1;
   bool rounds_embedding_multiplier = false;  // to the dtype in which the run computes
+  bool embedding_norm = false;               // `norm` is applied to the embedding's output
   double logits_softcap = 0;  // a logit z becomes softcap * tanh(z / softcap); 0: it stays
   bool head_bias = false;
 

@@ -36,6 +36,13 @@ std::optional<torch::Dtype> find_dtype(std::string_view DtypeNames::*format,
   return known != std::end(kDtypeNames) ? std::optional(known->dtype) : std::nullopt;
 }
 
+// Ends of names of xIELU's parameters, and the values with which they begin, as in transformers.
+constexpr std::pair<std::string_view, double> kXieluValues[] = {
+    {".activation.alpha_p", 0.2033823208110246},   // its softplus is 0.8
+    {".activation.alpha_n", -1.0502256128148468},  // its softplus is 0.3
+    {".activation.beta", 0.5},
+    {".activation.eps", -1e-6}};
+
 uint64_t mix(uint64_t value) {
   return mix64(value + kGolden);
 }
@@ -126,6 +133,11 @@ void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
   }
   if (part.name.ends_with("norm.weight")) {
     out.fill_(in_delta_net ? 1 : 1 - spec_.norm.weight_offset);
+    return;
+  }
+  for (const auto& [end, value] : kXieluValues) {
+    if (!part.name.ends_with(end)) continue;
+    out.fill_(value);
     return;
   }
   const uint64_t key = parameter_key(part, seed_);

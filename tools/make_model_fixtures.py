@@ -176,6 +176,16 @@ VARIANTS = {
     "qwen3_5_moe_text": ("qwen3_5_moe_text", {
         key: value for key, value in ROTARY.items() if key != "intermediate_size"} | DELTA_NET | dict(
         num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=20)),
+    # ALiBi, with a number of heads that is no power of 2.
+    "bloom": ("bloom", dict(vocab_size=64, hidden_size=24, n_layer=2, n_head=6, initializer_range=0.2)),
+    "mpt": ("mpt", dict(
+        vocab_size=64, d_model=24, n_layers=2, n_heads=6, max_seq_len=64, initializer_range=0.2,
+        attn_config=dict(clip_qkv=0.5, softmax_scale=0.3))),
+    "falcon_rw": ("falcon", FALCON | dict(
+        hidden_size=24, num_attention_heads=6, alibi=True, bias=True, multi_query=False, parallel_attn=False)),
+    "apertus": ("apertus", ROTARY | dict(pad_token_id=None)),
+    "lfm2": ("lfm2", LAYER_NORM | dict(
+        layer_types=["conv", "full_attention"], conv_bias=True, block_multiple_of=8, pad_token_id=PADDING)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])

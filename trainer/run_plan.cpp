@@ -45,9 +45,9 @@ int64_t choose_seq_len(const Flags& flags, const model::ModelSpec& spec, int ver
     throw Error("--seq-len {}: {} holds a table of {} positions; at most that many can be used",
                 typed, flags.model, spec.max_positions);
   }
-  note(notes, "--seq-len",
-       "--seq-len {} exceeds the {} positions of config.json: rotary embeddings are extended",
-       typed, spec.max_positions);
+  note(notes, "--seq-len", "--seq-len {} exceeds the {} positions of config.json: {}", typed,
+       spec.max_positions,
+       spec.alibi_slopes.empty() ? "rotary embeddings are extended" : "ALiBi has no limit");
   return length;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/error.h"
 #include "device/gpu.h"
 #include "model/blocks/main_grad.h"
 #include "model/kernels/matrix_product.h"
@@ -112,6 +113,12 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
     register_norms(spec);
   }
   if (spec.sinks) sinks_ = register_parameter("sinks", meta_parameter({queries_.heads}));
+  if (!spec.alibi_slopes.empty()) {
+    ZEROTH_CHECK(std::ssize(spec.alibi_slopes) == spec.num_heads, "{} slopes of {} heads",
+                 spec.alibi_slopes.size(), spec.num_heads);
+    slopes_ =
+        torch::tensor(spec.alibi_slopes, torch::kFloat).narrow(0, queries_.first, queries_.heads);
+  }
   const int64_t v_dim = spec.latent ? spec.latent->v_dim : head_dim_;
   const int64_t size = spec.num_heads * v_dim;
   LinearShape shape{size, spec.hidden_size, spec.o_bias, weight_layout(spec), {},
@@ -254,11 +261,12 @@ Tensor Attention::attend(const Heads& heads, const MicroBatch& batch) {
                           .window = layer_.window,
                           .first_keys = first_keys,
                           .softcap = softcap_,
-                          .sinks = sinks()})
+                          .sinks = sinks(),
+                          .slopes = slopes_})
         .flatten(2);
   }
-  // LibTorch's kernels have neither.
-  if (softcap_ > 0 || sinks_.defined()) return attend_by_formula(heads, batch);
+  // LibTorch's kernels have none of them.
+  if (softcap_ > 0 || sinks_.defined() || slopes_.defined()) return attend_by_formula(heads, batch);
   if (prefers_fp32(heads.q)) return attend(heads.widened(), batch).to(heads.q.scalar_type());
   const auto gpu_supports = [&](bool masked) {
     return gpu_supports_gqa({.dtype = heads.q.scalar_type(),
@@ -304,6 +312,7 @@ Tensor Attention::attend_by_formula(const Heads& heads, const MicroBatch& batch)
                            {.scale = scale_,
                             .softcap = softcap_,
                             .sinks = sinks(),
+                            .slopes = slopes_.defined() ? slopes_.to(heads.q.device()) : Tensor(),
                             .site = drops ? dropout_ : DropoutSite(),
                             .samples = drops ? seeded_samples(batch) : std::vector<SeededSample>(),
                             .first_head = queries_.first,

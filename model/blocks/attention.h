@@ -166,6 +166,7 @@ class Attention : public Mixer {
   std::shared_ptr<Norm> q_norm_, k_norm_;
   std::shared_ptr<SplitNorm> split_q_norm_, split_k_norm_;  // over all heads, on several ranks
   torch::Tensor sinks_;                                     // [heads of this rank]
+  torch::Tensor slopes_;  // CausalAttention::slopes, of this rank's heads
 };
 
 }  // namespace zeroth::model

@@ -45,6 +45,9 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
   if (spec.delta_net)
     require(spec.delta_net->key_heads % ranks == 0, "key heads of the gated delta net",
             spec.delta_net->key_heads, "are not a multiple of it");
+  if (spec.short_conv)
+    require(spec.hidden_size % ranks == 0, "channels of short convolutions", spec.hidden_size,
+            "are not a multiple of it");
   std::set<int64_t> sizes;
   for (int64_t layer = 0; layer < spec.num_layers; ++layer)
     if (!spec.layer(layer).experts) sizes.insert(spec.mlp_size(layer));
@@ -65,6 +68,7 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
     if (spec.delta_net)
       require_blocks(spec.delta_net->value_heads * spec.delta_net->value_dim / ranks,
                      "inputs of out_proj on a rank");
+    if (spec.short_conv) require_blocks(spec.hidden_size / ranks, "inputs of out_proj on a rank");
     require_blocks(spec.intermediate_size / ranks, "inputs of down_proj on a rank");
   }
   const int64_t part = (spec.vocab_size + ranks - 1) / ranks;

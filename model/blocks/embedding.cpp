@@ -151,6 +151,8 @@ Embedding::Embedding(const ModelSpec& spec, TensorParallelPtr tp)
     positions_ = register_parameter(
         "positions", meta_parameter({spec.position_offset + spec.max_positions, spec.hidden_size}));
   }
+  if (spec.embedding_norm)
+    norm_ = register_module("norm", std::make_shared<Norm>(spec.norm, spec.hidden_size));
 }
 
 void Embedding::add_adapter(int64_t r, double scale) {
@@ -188,6 +190,7 @@ Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
   }
   if (multiplier_ != 1 && !rounds_multiplier_) y = y * multiplier_;
   if (multiplier_ != 1 && rounds_multiplier_) y = y * at::full({}, multiplier_, y.options());
+  if (norm_) y = norm_->forward(y);
   return dropout(y, dropout_, batch, first);
 }
 

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "device/tensor.h"
 #include "model/block.h"
 #include "model/blocks/lora.h"
+#include "model/blocks/norm.h"
 #include "model/kernels/dropout.h"
 #include "model/spec.h"
 #include "model/tensor_parallel.h"
@@ -74,6 +76,7 @@ class Embedding : public Block {
   torch::Tensor weight_;
   torch::Tensor positions_;  // [offset + max_positions, hidden]; undefined without
   std::optional<LoraAdapter> adapter_, positions_adapter_;
+  std::shared_ptr<Norm> norm_;  // null without
 };
 
 }  // namespace zeroth::model

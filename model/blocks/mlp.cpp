@@ -1,12 +1,18 @@
 #include "model/blocks/mlp.h"
 
+#include <ATen/ops/expm1.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/softplus.h>
 #include <ATen/ops/square.h>
+#include <ATen/ops/where.h>
 
 #include <utility>
 
+#include "model/blocks/main_grad.h"
 #include "model/custom_function.h"
 #include "model/kernels/fused.h"
 
@@ -15,7 +21,8 @@ namespace {
 
 using torch::Tensor;
 
-Tensor activate(const Tensor& x, Activation activation) {
+// Returns the activation, which has no parameters, of x.
+Tensor apply_activation(const Tensor& x, Activation activation) {
   switch (activation) {
     case Activation::kSilu:
       return at::silu(x);
@@ -27,6 +34,8 @@ Tensor activate(const Tensor& x, Activation activation) {
       return at::relu(x);
     case Activation::kReluSquared:
       return at::square(at::relu(x));
+    case Activation::kXielu:
+      break;  // has parameters
   }
   return {};
 }
@@ -45,10 +54,65 @@ struct SwiGlu final : CustomFunction {
   }
 };
 
+// XieluFunction maps x to a x^2 + beta x above 0, and elsewhere to b (exp(min(x, eps)) - 1 - x) +
+// beta x, where a = softplus(alpha_p) and b = beta + softplus(alpha_n). Inputs are x, alpha_p,
+// alpha_n, beta and eps, which alone are kept.
+struct XieluFunction final : CustomFunction {
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    context.save_for_backward(inputs);
+    const Values v(inputs);
+    const Tensor y = at::where(v.above, v.x.square() * v.a, v.below() * v.b).add_(v.x * v.beta);
+    return {y.to(inputs[0].scalar_type())};
+  }
+
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    const TensorVector saved = context.saved();
+    const Values v(saved);
+    const Tensor dy = grads[0].to(torch::kFloat);
+    const Tensor slope = at::where(v.x < v.eps, v.x.exp(), 0).sub_(1).mul_(v.b);
+    const Tensor dx = at::where(v.above, v.x * (2 * v.a), slope).add_(v.beta).mul_(dy);
+    // The sum over the elements of one side, times softplus' slope.
+    const auto factor = [&](size_t input, const Tensor& terms, const Tensor& side) {
+      if (!context.needs_input_grad(input)) return Tensor();
+      const Tensor sum = at::where(side, terms * dy, 0).sum().view({1});
+      return accumulate_grad(saved[input], sum * saved[input].to(torch::kFloat).sigmoid());
+    };
+    return {dx.to(saved[0].scalar_type()), factor(1, v.x.square(), v.above),
+            factor(2, v.below(), v.above.logical_not()), Tensor(), Tensor()};
+  }
+
+ private:
+  // The inputs in fp32, and what is derived from them.
+  struct Values {
+    explicit Values(const TensorVector& inputs)
+        : x(inputs[0].to(torch::kFloat)),
+          beta(inputs[3].to(torch::kFloat)),
+          eps(inputs[4].to(torch::kFloat)),
+          a(at::softplus(inputs[1].to(torch::kFloat))),
+          b(at::softplus(inputs[2].to(torch::kFloat)) + beta),
+          above(x > 0) {}
+
+    Tensor below() const { return at::minimum(x, eps).expm1_().sub_(x); }
+
+    Tensor x, beta, eps, a, b, above;
+  };
+};
+
 }  // namespace
 
 Tensor gate_by_silu(const Tensor& gate, const Tensor& up) {
   return apply_function(std::make_shared<SwiGlu>(), {gate, up})[0];
+}
+
+Xielu::Xielu() {
+  alpha_p_ = register_parameter("alpha_p", meta_parameter({1}));
+  alpha_n_ = register_parameter("alpha_n", meta_parameter({1}));
+  beta_ = register_parameter("beta", meta_parameter({}), /*requires_grad=*/false);
+  eps_ = register_parameter("eps", meta_parameter({}), /*requires_grad=*/false);
+}
+
+Tensor Xielu::forward(const Tensor& x) const {
+  return apply_function(std::make_shared<XieluFunction>(), {x, alpha_p_, alpha_n_, beta_, eps_})[0];
 }
 
 Mlp::Mlp(const ModelSpec& spec, int64_t size, const TensorParallelPtr& tp)
@@ -78,16 +142,22 @@ Mlp::Mlp(const ModelSpec& spec, int64_t size, const TensorParallelPtr& tp)
   } else {
     up_ = projection("up", hidden, size, ParallelStyle::kColwise);
   }
+  if (activation_ == Activation::kXielu)
+    xielu_ = register_module("activation", std::make_shared<Xielu>());
   down_ = projection("down", size, hidden, ParallelStyle::kRowwise);
+}
+
+Tensor Mlp::activate(const Tensor& x) const {
+  return xielu_ ? xielu_->forward(x) : apply_activation(x, activation_);
 }
 
 Tensor Mlp::forward(const Tensor& x, const MicroBatch& batch) const {
   const auto down = [&](const Tensor& inner) { return linear(inner, *down_, batch); };
-  if (!gate_ && !gate_up_) return down(activate(linear(x, *up_, batch), activation_));
+  if (!gate_ && !gate_up_) return down(activate(linear(x, *up_, batch)));
   const std::vector<Tensor> y = gate_up_ ? linear(x, *gate_up_, batch).chunk(2, -1)
                                          : linear(x, {gate_.get(), up_.get()}, batch);
   if (activation_ == Activation::kSilu) return down(gate_by_silu(y[0], y[1]));
-  return down(activate(y[0], activation_) * y[1]);
+  return down(activate(y[0]) * y[1]);
 }
 
 }  // namespace zeroth::model

@@ -1,4 +1,5 @@
-// The feed-forward of a layer without experts, or the expert that all tokens pass.
+// The feed-forward of a layer without experts, or the expert that all tokens pass, and its
+// activation.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -17,6 +18,21 @@ namespace zeroth::model {
 // Returns silu(gate) * up, of two tensors of one shape. Keeps only its inputs.
 torch::Tensor gate_by_silu(const torch::Tensor& gate, const torch::Tensor& up);
 
+// Xielu is an activation with trained factors (arXiv 2411.13010): a parabola above 0, and a shifted
+// exponential below.
+class Xielu : public torch::nn::Module {
+ public:
+  // Parameters are `alpha_p` and `alpha_n` [1], and the constants `beta` and `eps` [], which are
+  // not trained. They are full on every tensor-parallel rank.
+  Xielu();
+
+  // Returns a tensor in the shape and dtype of x; it is computed in fp32.
+  torch::Tensor forward(const torch::Tensor& x) const;
+
+ private:
+  torch::Tensor alpha_p_, alpha_n_, beta_, eps_;
+};
+
 class Mlp : public torch::nn::Module {
  public:
   // `size` is the intermediate size, which the ranks of `tp` split.
@@ -26,7 +42,10 @@ class Mlp : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) const;
 
  private:
+  torch::Tensor activate(const torch::Tensor& x) const;
+
   Activation activation_;
+  std::shared_ptr<Xielu> xielu_;     // the activation, if it has parameters
   std::shared_ptr<Linear> gate_;     // null if the MLP is not gated
   std::shared_ptr<Linear> gate_up_;  // set: in place of gate and up
   std::shared_ptr<Linear> up_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/blocks/delta_net.h"
+#include "model/blocks/short_conv.h"
 
 namespace zeroth::model {
 
@@ -20,6 +21,8 @@ std::shared_ptr<Mixer> make_mixer(const ModelSpec& spec, int64_t layer, const st
       break;
     case LayerMixer::kDeltaNet:
       return std::make_shared<DeltaNet>(spec, std::move(tables), tp);
+    case LayerMixer::kShortConv:
+      return std::make_shared<ShortConv>(spec, std::move(tables), tp);
   }
   return std::make_shared<Attention>(
       spec, layer, std::move(tables),

@@ -214,7 +214,7 @@ class Planner {
       found = true;
       if (plan_.modules.contains(module.canonical)) with_adapter.push_back(module.path);
       for (const std::string& parameter : module.parameters)
-        if (!parameter.ends_with(".correction_bias")) plan_.trained.insert(parameter);
+        if (is_trainable(parameter)) plan_.trained.insert(parameter);
     }
     if (!with_adapter.empty()) {
       add_error(
@@ -246,8 +246,7 @@ class Planner {
     for (const ModelModule& module : modules_) {
       if (!all && !plan_.modules.contains(module.canonical)) continue;
       for (const std::string& name : module.parameters) {
-        const bool is_bias = name.ends_with("bias") && !name.ends_with(".correction_bias");
-        if (is_bias) plan_.trained.insert(name);
+        if (name.ends_with("bias") && is_trainable(name)) plan_.trained.insert(name);
       }
     }
   }

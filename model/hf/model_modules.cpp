@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -63,6 +64,11 @@ class ModuleList {
       add(Kind::kProduct, label + "gate", spec_.mlp_bias);
     }
     if (!spec_.gated_mlp || !spec_.fused_gate_up) add(Kind::kProduct, label + "up", spec_.mlp_bias);
+    if (spec_.activation == Activation::kXielu) {
+      const std::string activation = label + "activation.";
+      add_bare({activation + "alpha_p", activation + "alpha_n", activation + "beta",
+                activation + "eps"});
+    }
     add(Kind::kProduct, label + "down", spec_.mlp_bias);
   }
 
@@ -108,12 +114,23 @@ class ModuleList {
     add(Kind::kProduct, label + "o");
   }
 
+  void add_short_conv(const std::string& label) {
+    const bool bias = spec_.short_conv->bias;
+    add(Kind::kProduct, label + "in", bias);
+    std::vector<std::string> depthwise = {label + "depthwise.weight"};
+    if (bias) depthwise.push_back(label + "depthwise.bias");
+    add_bare(depthwise);
+    add(Kind::kProduct, label + "out", bias);
+  }
+
   void add_mixer(const std::string& label, LayerMixer mixer) {
     switch (mixer) {
       case LayerMixer::kAttention:
         return add_attention(label);
       case LayerMixer::kDeltaNet:
         return add_delta_net(label);
+      case LayerMixer::kShortConv:
+        return add_short_conv(label);
     }
   }
 
@@ -180,10 +197,18 @@ std::string module_of(std::string_view parameter) {
                                                    : parameter.substr(0, parameter.rfind('.')));
 }
 
+bool is_trainable(std::string_view parameter) {
+  constexpr std::string_view kConstants[] = {".correction_bias", ".activation.beta",
+                                             ".activation.eps"};
+  return std::ranges::none_of(kConstants,
+                              [&](std::string_view end) { return parameter.ends_with(end); });
+}
+
 std::vector<ModelModule> list_modules(const ModelSpec& spec) {
   ModuleList list(spec);
   list.add(Kind::kEmbedding, "embedding");
   if (spec.learned_positions) list.add(Kind::kPositions, kPositionsModule);
+  if (spec.embedding_norm) list.add_norm("embedding.norm");
   for (int64_t layer = 0; layer < spec.num_layers; ++layer)
     list.add_layer(fmt::format("layers.{}.", layer), spec.layer(layer));
   list.add_norm("head.norm");

@@ -17,7 +17,7 @@ struct ModelModule {
     kPositions,  // table of learned positions
     kNorm,
     kHead,
-    kBare,  // parameters without a product of their own: a router, experts, sinks
+    kBare,  // parameters without a product of their own: a router, experts, sinks, xIELU
     kOther  // holds other modules ("model.layers.0.mlp"), or no parameter (an activation)
   };
   Kind kind = Kind::kOther;
@@ -29,6 +29,9 @@ struct ModelModule {
 // Returns all modules of the model: those with parameters in the order of the blocks, then the
 // others. Targets are matched on these alone. Their parameters are exactly those of build_blocks().
 std::vector<ModelModule> list_modules(const ModelSpec& spec);
+// Returns whether training can change a parameter: it is no correction bias of a router and no
+// constant of xIELU.
+bool is_trainable(std::string_view parameter);
 
 // Modules, by their canonical paths, with a matrix that is looked up, not multiplied.
 inline constexpr char kPositionsModule[] = "embedding.positions";

@@ -23,6 +23,9 @@ struct CausalAttention {
   // [heads]: a score of each head that takes part in the softmax and has no value (gpt-oss);
   // undefined: none. It has a gradient.
   torch::Tensor sinks = {};
+  // [heads] fp32 on the CPU: a score loses the slope of its head for each token by which the key is
+  // before the query (ALiBi); undefined: nothing. Not with a softcap.
+  torch::Tensor slopes = {};
 };
 
 // Returns whether cpu_attention() supports q and v: fp32, bf16 or fp16 on a CPU with AVX2, sizes of
@@ -32,7 +35,7 @@ bool cpu_attention_supports(const torch::Tensor& q, const torch::Tensor& v);
 // Returns softmax(scores) v as [batch, seq, heads, v_dim]. q is [batch, seq, heads, head_dim], k
 // [batch, seq, kv_heads, head_dim], v [batch, seq, kv_heads, v_dim]; heads / kv_heads neighboring
 // query heads share each of theirs. Softmax and sums are in fp32. The result is bit-equal for any
-// number of threads. Throws an InternalError for first_keys that do not fit.
+// number of threads. Throws an InternalError for first_keys or slopes that do not fit.
 torch::Tensor cpu_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                             const CausalAttention& options);
 
@@ -56,6 +59,7 @@ torch::Tensor varlen_attention(const torch::Tensor& q, const torch::Tensor& k,
 struct FormulaAttentionOptions {
   double scale = 1, softcap = 0;
   torch::Tensor sinks = {};
+  torch::Tensor slopes = {};               // as in CausalAttention, on q's device
   DropoutSite site = {};                   // p 0: nothing is dropped
   std::vector<SeededSample> samples = {};  // of the batch, if it drops
   // The range that q's heads are in, if other ranks have the rest; total_heads is 0 if q has all.

@@ -57,19 +57,21 @@ template <typename T, typename Tile>
 cpu::AttentionHeads<T, Tile> make_heads(const AttentionTensors& in, int64_t row, int64_t kv_head,
                                         const CausalAttention& options) {
   const int64_t seq = in.q.size(1), group = in.q.size(2) / in.k.size(2);
-  return {.q = heads_from<const T>(in.q, row, kv_head * group),
-          .k = heads_from<const T>(in.k, row, kv_head),
-          .v = heads_from<const T>(in.v, row, kv_head),
-          .out = heads_from<T>(in.out, row, kv_head * group),
-          .lse = data<float>(in.lse) + (row * in.k.size(2) + kv_head) * group * seq,
-          .group = group,
-          .dim = in.q.size(3),
-          .v_dim = in.v.size(3),
-          .visible = {seq, options.window, first_keys_of(options, row, seq)},
-          .scale = static_cast<float>(options.scale),
-          .softcap = static_cast<float>(options.softcap),
-          .sinks = in.sinks.defined() ? data<float>(in.sinks) + kv_head * group : nullptr,
-          .multiply = multiply};
+  return {
+      .q = heads_from<const T>(in.q, row, kv_head * group),
+      .k = heads_from<const T>(in.k, row, kv_head),
+      .v = heads_from<const T>(in.v, row, kv_head),
+      .out = heads_from<T>(in.out, row, kv_head * group),
+      .lse = data<float>(in.lse) + (row * in.k.size(2) + kv_head) * group * seq,
+      .group = group,
+      .dim = in.q.size(3),
+      .v_dim = in.v.size(3),
+      .visible = {seq, options.window, first_keys_of(options, row, seq)},
+      .scale = static_cast<float>(options.scale),
+      .softcap = static_cast<float>(options.softcap),
+      .sinks = in.sinks.defined() ? data<float>(in.sinks) + kv_head * group : nullptr,
+      .slopes = options.slopes.defined() ? data<float>(options.slopes) + kv_head * group : nullptr,
+      .multiply = multiply};
 }
 
 struct AttentionGradTensors {
@@ -122,8 +124,15 @@ void run(const cpu::AttentionKernels<T, Tile>& kernels, const AttentionTensors& 
   });
 }
 
-// Returns the options with first_keys as the kernels read them.
+// Returns the options with first_keys and slopes as the kernels read them.
 CausalAttention checked(CausalAttention options, const Tensor& q) {
+  if (options.slopes.defined()) {
+    const bool fits = options.slopes.is_cpu() && options.slopes.scalar_type() == torch::kFloat &&
+                      options.slopes.numel() == q.size(2);
+    ZEROTH_CHECK(fits, "slopes are not [heads] fp32 on the CPU");
+    ZEROTH_CHECK(options.softcap == 0, "scores have both slopes and a softcap");
+    options.slopes = options.slopes.contiguous();
+  }
   Tensor& first = options.first_keys;
   if (!first.defined()) return options;
   ZEROTH_CHECK(first.is_cpu() && first.scalar_type() == torch::kLong && first.dim() == 2 &&

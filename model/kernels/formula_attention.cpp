@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/mul.h>
@@ -45,6 +46,11 @@ class AttentionRow {
       scores = scores.to(torch::kFloat).div_(options_.softcap).tanh_();
       result.slope = 1 - scores.square();
       scores.mul_(options_.softcap);
+    }
+    if (options_.slopes.defined()) {
+      const Tensor keys = at::arange(seq_, q_.options().dtype(torch::kFloat));
+      scores = scores.to(torch::kFloat)
+                   .addcmul_(options_.slopes.view({heads_, 1, 1}), keys - keys.unsqueeze(1));
     }
     scores.add_(mask);
     if (!sinks_.defined()) {

@@ -1,6 +1,6 @@
 // Families whose layers differ from Llama's: fused products (phi3), norms behind attention and MLP
 // and a part of each head that rotates (glm4), layers without rotary embeddings (smollm3), experts
-// in some layers (qwen2_moe).
+// in some layers (qwen2_moe), ALiBi and a norm of the embedding (bloom), short convolutions (lfm2).
 #include <doctest/doctest.h>
 
 #include "tests/equivalence/expect_row.h"
@@ -11,7 +11,7 @@ namespace {
 
 using configs::OffloadDevice;
 
-constexpr const char* kFamilies[] = {"phi3", "glm4", "smollm3", "qwen2_moe"};
+constexpr const char* kFamilies[] = {"phi3", "glm4", "smollm3", "qwen2_moe", "bloom", "lfm2"};
 
 }  // namespace
 

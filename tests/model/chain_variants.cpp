@@ -60,8 +60,34 @@ void add_properties(const std::string& name, ModelSpec& spec) {
     spec.qk_norm = QkNorm::kPerHeadOwnWeight;
     spec.qk_norm_spec = spec.norm;
   }
+}
+
+// Sets what attention or an activation has beyond Llama, or what is in their place.
+void add_new_arithmetic(const std::string& name, ModelSpec& spec) {
+  if (name == "apertus") {
+    spec.family = name;
+    spec.activation = Activation::kXielu;
+    spec.gated_mlp = false;
+    spec.qk_norm = QkNorm::kPerHead;
+  }
+  if (name == "lfm2") {
+    spec.family = name;
+    spec.short_conv = {.kernel_size = 3, .bias = true};
+    spec.layers = {{.mixer = LayerMixer::kShortConv}, {}};
+  }
+  if (name == "bloom") {
+    spec.family = name;
+    spec.norm = {.kind = NormKind::kLayer, .bias = true};
+    spec.head_dim = 16;
+    spec.num_kv_heads = spec.num_heads;
+    spec.qkv_layout = QkvLayout::kGrouped;
+    spec.qkv_bias = spec.embedding_norm = spec.tie_word_embeddings = true;
+    spec.alibi_slopes = {1, 0.1, 0.5, 0.01};
+    spec.layers = {{.rope = LayerRope::kNone}, {.rope = LayerRope::kNone}};
+  }
   if (name == "scores") {
     spec.sinks = true;
+    spec.alibi_slopes = {1, 0.1, 0.5, 0.01};
     spec.query_scale = {.scale = 0.5, .interval = 2};
     spec.layers = {{.chunk = 3}, {.scales_queries = true}};
   }
@@ -135,6 +161,7 @@ ModelSpec chain_variant(const std::string& name) {
   add_experts(name, spec);
   add_properties(name, spec);
   add_delta_net(name, spec);
+  add_new_arithmetic(name, spec);
   if (name == "qwen2") spec.qkv_bias = true;
   if (name == "qwen3") {
     spec.qk_norm = QkNorm::kPerHead;

@@ -34,6 +34,8 @@ Tensor formula(const std::vector<Tensor>& x, const CausalAttention& options) {
   Tensor scores = at::matmul(wide(x[0]), wide(x[1]).transpose(2, 3)) * options.scale;
   const Tensor row = torch::arange(seq).unsqueeze(1), column = torch::arange(seq).unsqueeze(0);
   if (options.softcap > 0) scores = (scores / options.softcap).tanh() * options.softcap;
+  if (options.slopes.defined())
+    scores = scores - (row - column) * options.slopes.to(torch::kFloat64).view({heads, 1, 1});
   Tensor hidden = column > row;
   if (options.window > 0) hidden = hidden.logical_or(column <= row - options.window);
   if (options.first_keys.defined()) {
@@ -193,6 +195,35 @@ TEST_CASE("attention in tiles caps scores, adds sinks, and has values of another
            .sinks = torch::randn({4})},
           dtype, 2 * limit);
   }
+}
+
+TEST_CASE("attention in tiles lowers scores by distances, as steep as the head says") {
+  torch::manual_seed(29);
+  for (const auto dtype : kDtypes) {
+    if (!here(dtype)) continue;
+    const double limit = tolerance(dtype);
+    const Tensor slopes = torch::tensor({0.5F, 0.01F, 0.1F, 0.002F});
+    check({2, 200, 4, 4, 32}, {.scale = 0.2, .slopes = slopes}, dtype, limit);
+    check({1, 70, 4, 2, 16}, {.scale = 0.05, .slopes = 2 * slopes}, dtype, limit);
+    check({2, 200, 4, 1, 48, 32},
+          {.scale = 0.3,
+           .window = 40,
+           .first_keys = packed(200, {{70}, {64, 90}}),
+           .sinks = torch::randn({4}),
+           .slopes = torch::tensor({9.0F, 0.5F, 0.01F, 0.1F, 0.002F}).narrow(0, 1, 4)},
+          dtype, 2 * limit);
+  }
+}
+
+TEST_CASE("slopes of other heads, or beside a softcap, are refused") {
+  if (!here(torch::kFloat32)) return;
+  const std::vector<Tensor> x = inputs({1, 4, 2, 1, 16}, torch::kFloat32);
+  const auto attend = [&](const CausalAttention& options) {
+    return cpu_attention(x[0], x[1], x[2], options);
+  };
+  CHECK_THROWS_AS(attend({.slopes = torch::ones({1})}), InternalError);
+  CHECK_THROWS_AS(attend({.slopes = torch::ones({2}, torch::kFloat64)}), InternalError);
+  CHECK_THROWS_AS(attend({.softcap = 1, .slopes = torch::ones({2})}), InternalError);
 }
 
 TEST_CASE("queries, keys and values may be parts of one product") {

@@ -100,6 +100,28 @@ TEST_CASE("trained positions are added, given or counted, and get their gradient
                      (parameters["weight"][0] + parameters["positions"][3]).detach()));
 }
 
+TEST_CASE("an embedding's norm is applied to its vectors, and gets gradients") {
+  ModelSpec spec = small(false);
+  spec.norm = {.kind = NormKind::kLayer, .bias = true};
+  spec.embedding_norm = true;
+  Embedding embedding(spec);
+  Parameters parameters = randomise(embedding);
+  define_main_grads(parameters);
+  const Tensor tokens = torch::tensor({{1, 4, 1}});
+  const Tensor y = embedding.forward({}, batch(tokens));
+  const Tensor weight = embedding.weight().detach().clone().requires_grad_();
+  const Tensor scale = parameters["norm.weight"].detach().clone().requires_grad_();
+  const Tensor expected = at::layer_norm(at::embedding(weight, tokens), {3}, scale,
+                                         parameters["norm.bias"].detach(), 1e-6);
+  CHECK(difference(y.detach(), expected.detach()) < 1e-6);
+  const Tensor dy = torch::randn({1, 3, 3});
+  y.backward(dy);
+  expected.backward(dy);
+  CHECK(difference(parameters["weight"].grad(), weight.grad()) < 1e-5);
+  CHECK(difference(parameters["norm.weight"].grad(), scale.grad()) < 1e-5);
+  CHECK(difference(parameters["norm.bias"].grad(), dy.sum(1)[0]) < 1e-5);
+}
+
 TEST_CASE("adapters of tokens and positions add the formula's vectors and get its gradients") {
   for (const bool open : {false, true}) {
     ModelSpec spec = small(true);

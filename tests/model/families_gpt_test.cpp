@@ -96,8 +96,7 @@ TEST_CASE("falcon of 40B has two norms and grouped products, and others are sequ
   CHECK(sequential.qkv_layout == QkvLayout::kGrouped);
   check_names(sequential,
               {{"layers.2.mlp_norm.bias", "transformer.h.2.post_attention_layernorm.bias"}});
-  check_refusals("falcon", {{{{"alibi", true}}, "alibi is true, which is not supported"},
-                            {{{"num_ln_in_parallel_attn", 2}},
+  check_refusals("falcon", {{{{"num_ln_in_parallel_attn", 2}},
                              "num_ln_in_parallel_attn is 2; supported are 1, and 2 with"},
                             {{{"new_decoder_architecture", true}, {"num_kv_heads", 3}},
                              "num_attention_heads is 4, not a multiple of num_kv_heads 3"},

@@ -44,6 +44,10 @@ Tensor formula(const std::vector<Tensor>& x, const Tensor& mask,
   };
   Tensor scores = at::matmul(heads(x[0]), heads(x[1]).transpose(2, 3)) * options.scale;
   if (options.softcap > 0) scores = (scores / options.softcap).tanh() * options.softcap;
+  if (options.slopes.defined()) {
+    const Tensor keys = torch::arange(kSeq);
+    scores = scores - (keys.unsqueeze(1) - keys) * options.slopes.view({kHeads, 1, 1});
+  }
   scores = scores + (mask.dim() == 3 ? mask.unsqueeze(1) : mask);
   if (x.size() > 3) {
     const Tensor sinks = x[3].view({1, kHeads, 1, 1}).expand({scores.size(0), kHeads, kSeq, 1});
@@ -82,11 +86,15 @@ TEST_CASE("dropped attention and its gradients equal the formula, with grouped h
   }
 }
 
-TEST_CASE("the formula caps scores, adds sinks, has values of another size and masks per row") {
+TEST_CASE(
+    "the formula caps and lowers scores, adds sinks, has values of another size and masks per "
+    "row") {
   torch::manual_seed(4);
   for (const double p : {0.0, 0.4}) {
-    FormulaAttentionOptions options{
-        .scale = 0.7, .softcap = 1.5, .site = make_dropout_site(p, "attention")};
+    FormulaAttentionOptions options{.scale = 0.7,
+                                    .softcap = 1.5,
+                                    .slopes = torch::rand({kHeads}),
+                                    .site = make_dropout_site(p, "attention")};
     if (p > 0) options.samples = rows({21, 22});
     std::vector<Tensor> x = {torch::randn({2, kSeq, kHeads, kDim}),
                              torch::randn({2, kSeq, 2, kDim}), torch::randn({2, kSeq, 2, 12}),

@@ -131,6 +131,14 @@ TEST_CASE("routers and experts have no adapters, and say so; shared experts have
   CHECK(saved.trained == std::set<std::string>{"layers.1.mlp.router.weight"});
 }
 
+TEST_CASE("of an activation what is trained can be saved beside adapters") {
+  LoraConfig config = targets({"q_proj"});
+  config.modules_to_save = {"layers.1.mlp.act_fn"};
+  CHECK(
+      plan_lora(spec_of("apertus"), config).trained ==
+      std::set<std::string>{"layers.1.mlp.activation.alpha_n", "layers.1.mlp.activation.alpha_p"});
+}
+
 TEST_CASE("all-linear selects every product but the head's") {
   const LoraConfig config = matching("all-linear");
   const LoraPlan llama = plan_lora(spec_of("llama"), config);

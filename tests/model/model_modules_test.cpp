@@ -20,17 +20,43 @@ ModelSpec spec_of(const std::string& name) {
 }  // namespace
 
 TEST_CASE("the modules of a model have exactly the parameters of its blocks") {
-  for (const char* name : {"llama",        "llama_head_dim", "mistral_window",
-                           "qwen2",        "qwen3_tied",     "gpt2",
-                           "phi",          "phi3",           "glm4",
-                           "stablelm",     "gpt_neox",       "gptj",
-                           "falcon_40b",   "cohere",         "gemma2",
-                           "nemotron",     "olmo",           "olmo2",
-                           "opt",          "stablelm_12b",   "granite4",
-                           "mixtral",      "qwen2_moe",      "gpt_oss",
-                           "glm4_moe",     "ernie4_5_moe",   "llama4_text",
-                           "deepseek_v2",  "deepseek_v3",    "qwen3_next",
-                           "qwen3_5_text", "qwen3_5",        "qwen3_5_moe_text"}) {
+  for (const char* name : {"llama",
+                           "llama_head_dim",
+                           "mistral_window",
+                           "qwen2",
+                           "qwen3_tied",
+                           "gpt2",
+                           "phi",
+                           "phi3",
+                           "glm4",
+                           "stablelm",
+                           "gpt_neox",
+                           "gptj",
+                           "falcon_40b",
+                           "cohere",
+                           "gemma2",
+                           "nemotron",
+                           "olmo",
+                           "olmo2",
+                           "opt",
+                           "stablelm_12b",
+                           "granite4",
+                           "mixtral",
+                           "qwen2_moe",
+                           "gpt_oss",
+                           "glm4_moe",
+                           "ernie4_5_moe",
+                           "llama4_text",
+                           "deepseek_v2",
+                           "deepseek_v3",
+                           "qwen3_next",
+                           "qwen3_5_text",
+                           "qwen3_5",
+                           "qwen3_5_moe_text",
+                           "bloom",
+                           "mpt",
+                           "apertus",
+                           "lfm2"}) {
     CAPTURE(name);
     for (const bool biases : {false, true}) {
       ModelSpec spec = spec_of(name);
@@ -73,6 +99,9 @@ TEST_CASE("modules have the paths of transformers") {
   CHECK(path_of("gpt2", "layers.0.attention.qkv") == "transformer.h.0.attn.c_attn");
   CHECK(path_of("gpt2", "layers.0.mlp.gate") == "none");
   CHECK(path_of("gpt2", "head.norm") == "transformer.ln_f");
+  CHECK(path_of("bloom", "embedding.norm") == "transformer.word_embeddings_layernorm");
+  CHECK(path_of("apertus", "layers.1.mlp.activation") == "model.layers.1.mlp.act_fn");
+  CHECK(path_of("lfm2", "layers.0.conv.depthwise") == "model.layers.0.conv.conv");
   Names others;
   for (const ModelModule& module : list_modules(spec_of("gpt2")))
     if (module.kind == ModelModule::Kind::kOther) others.push_back(module.path);

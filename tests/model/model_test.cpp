@@ -5,6 +5,7 @@
 #include "model/blocks/build_blocks.h"
 #include "model/hf/checkpoint_map.h"
 #include "model/hf/checkpoint_source.h"
+#include "model/hf/model_modules.h"
 #include "tests/model/materialize.h"
 
 namespace zeroth::model::model_test {
@@ -33,10 +34,9 @@ Loaded load(const std::string& name, torch::ScalarType dtype = torch::kFloat32) 
 }
 
 // Returns whether the parameter has no gradient but for rounding: without rotary embeddings a bias
-// of k moves all scores of a query alike, and a bias of the choice of experts is not trained.
+// of k moves all scores of a query alike, and some parameters are not trained.
 bool is_noise(const std::string& name, const std::string& parameter) {
-  return (name == "opt" && parameter.ends_with(".k.bias")) ||
-         parameter.ends_with(".correction_bias");
+  return (name == "opt" && parameter.ends_with(".k.bias")) || !is_trainable(parameter);
 }
 
 const char* const kVariants[] = {"llama",
@@ -111,7 +111,13 @@ const char* const kVariants[] = {"llama",
                                  "qwen3_next",
                                  "qwen3_5_text",
                                  "qwen3_5",
-                                 "qwen3_5_moe_text"};
+                                 "qwen3_5_moe_text",
+
+                                 "bloom",
+                                 "mpt",
+                                 "falcon_rw",
+                                 "apertus",
+                                 "lfm2"};
 
 }  // namespace
 

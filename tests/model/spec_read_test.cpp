@@ -82,7 +82,7 @@ TEST_CASE("a multimodal model's text_config describes its language model") {
   text["model_type"] = "llama";
   CHECK(refused({{"text_config", text}})
             .starts_with("config.json: model_type is \"llama\" in text_config of \"mistral3\"; "
-                         "supported are arcee, "));
+                         "supported are apertus, arcee, "));
   CHECK(refused({{"text_config", text}}).find("mistral, mistral3, mixtral, ") != std::string::npos);
   CHECK(refused({{"quantization_config", {{"quant_method", "fp8"}}}})
             .find("quantization_config is {") != std::string::npos);
@@ -147,7 +147,7 @@ TEST_CASE("keys that would change the computation are refused by name and value"
       {{{"num_hidden_layers", "two"}}, "num_hidden_layers is \"two\", expected a number"},
       {{{"vocab_size", nullptr}}, "vocab_size is missing"},
       {{{"tie_word_embeddings", 1}}, "tie_word_embeddings is 1, expected true or false"},
-      {{{"model_type", "mamba"}}, "model_type is \"mamba\"; supported are arcee"},
+      {{{"model_type", "mamba"}}, "model_type is \"mamba\"; supported are apertus, arcee"},
       {{{"model_type", "mamba"}},
        "starcoder2; for another kind of model see examples/custom_model"},
       {{{"model_type", nullptr}}, "model_type is missing: add it, as \"architectures\" says"},

@@ -132,6 +132,16 @@ TEST_CASE("operations of forward are counted block by block, and are a third of 
   CHECK(3 * (blocks[1] + blocks[2] + blocks[3]) == flops_per_token(llama(), 5));
 }
 
+TEST_CASE("a short convolution has three products and the output's, and sees no scores") {
+  ModelSpec spec = llama();
+  spec.short_conv = {.kernel_size = 3};
+  spec.layers.resize(static_cast<size_t>(spec.num_layers));
+  spec.layers[0].mixer = LayerMixer::kShortConv;
+  const std::vector<double> blocks = block_flops_per_token(spec, 5);
+  CHECK(blocks[1] == 2 * (8 * 3 * 8 + 8 * 8 + 3 * 8 * 20));
+  CHECK(blocks[2] == block_flops_per_token(llama(), 5)[2]);
+}
+
 TEST_CASE("an MLP without a gate has two products") {
   ModelSpec spec = llama();
   const double gated = flops_per_token(spec, 4);

@@ -89,10 +89,18 @@ TEST_CASE("a box has the values of the whole parameter") {
   }
 }
 
-TEST_CASE("norms begin at 1, biases at 0, GPT-2's residual products smaller") {
+TEST_CASE(
+    "norms begin at 1, biases at 0, xIELU as in transformers, GPT-2's residual products smaller") {
   CHECK(torch::equal(read("layers.0.attention_norm.weight", 0, 4), torch::ones({4})));
   CHECK(torch::equal(read("layers.0.attention.q_norm.weight", 0, 4), torch::ones({4})));
   CHECK(torch::equal(read("layers.0.mlp.up.bias", 0, 4), torch::zeros({4})));
+  CHECK(read("layers.0.mlp.activation.eps", 0, 1).item<double>() == doctest::Approx(-1e-6));
+  CHECK(read("layers.0.mlp.activation.beta", 0, 1).item<double>() == 0.5);
+  const auto factor = [](const char* name) {
+    return at::softplus(read(name, 0, 1)).item<double>();
+  };
+  CHECK(factor("layers.0.mlp.activation.alpha_p") == doctest::Approx(0.8));
+  CHECK(factor("layers.0.mlp.activation.alpha_n") == doctest::Approx(0.3));
   for (const char* name : {"layers.0.attention.o.weight", "layers.0.mlp.down.weight"}) {
     CHECK(read(name, 0, 100'000).std().item<double>() == doctest::Approx(0.005).epsilon(0.02));
     CHECK(read(name, 0, 100'000, 1, "llama").std().item<double>() ==

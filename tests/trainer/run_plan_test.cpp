@@ -284,6 +284,9 @@ TEST_CASE("rotary embeddings go beyond the model's positions with a note, a tabl
     "activation_function": "gelu_new", "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0,
     "layer_norm_epsilon": 1e-5})");
   CHECK_THROWS_AS(plan(bench, line), Error);
+  bench.write("model/config.json", R"({"model_type": "mpt", "architectures": ["MptForCausalLM"],
+    "vocab_size": 448, "max_seq_len": 128, "d_model": 32, "n_layers": 2, "n_heads": 4})");
+  CHECK(notes_have(plan(bench, line), "exceeds the 128 positions of config.json: ALiBi has no"));
 }
 
 TEST_CASE("evaluation alone plans no training") {

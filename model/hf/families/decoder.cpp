@@ -1,6 +1,8 @@
 #include "model/hf/families/decoder.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -146,7 +148,8 @@ void read_decoder(ConfigReader& config, ModelSpec& spec, const DecoderKeys& keys
     spec.local_rope = read_rope(config, spec.head_dim, spec.max_positions, *keys.local_rope);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", keys.tied);
   spec.attention_dropout = read_dropout(config, "attention_dropout", keys.attention_dropout);
-  spec.activation = read_activation(config, keys.activation_key, keys.activation);
+  if (keys.activation_key != nullptr)
+    spec.activation = read_activation(config, keys.activation_key, keys.activation);
   read_window(config, keys.window, spec);
   for (LayerSpec& layer : spec.layers) {
     if (keys.local_rope && layer.window > 0) layer.rope = LayerRope::kLocal;
@@ -189,6 +192,27 @@ void read_gpt_sizes(ConfigReader& config, ModelSpec& spec) {
 void read_biases(ConfigReader& config, ModelSpec& spec) {
   spec.qkv_bias = spec.o_bias = config.flag("attention_bias", false);
   spec.mlp_bias = config.flag("mlp_bias", false);
+}
+
+std::vector<double> alibi_slopes(int64_t num_heads) {
+  const auto series = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(num_heads)));
+  std::vector<double> slopes;
+  const auto add = [&](int64_t first, int64_t step) {
+    for (int64_t i = first; i <= series && std::ssize(slopes) < num_heads; i += step)
+      slopes.push_back(std::exp2(-8 * static_cast<double>(i) / static_cast<double>(series)));
+  };
+  if (series == num_heads) {
+    add(1, 1);
+  } else {
+    add(2, 2);
+    add(1, 2);
+  }
+  return slopes;
+}
+
+void use_alibi(ModelSpec& spec, std::vector<double> slopes) {
+  spec.alibi_slopes = std::move(slopes);
+  for (LayerSpec& layer : spec.layers) layer.rope = LayerRope::kNone;
 }
 
 Activation read_activation(ConfigReader& config, const std::string& key,

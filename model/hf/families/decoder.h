@@ -48,7 +48,7 @@ struct DecoderKeys {
   NormSpec norm = {};  // eps is that of a missing key
   const char* norm_eps_key = "rms_norm_eps";
   const char* activation = "silu";
-  const char* activation_key = "hidden_act";
+  const char* activation_key = "hidden_act";  // null: the family sets the activation
   bool tied = false;
   double attention_dropout = 0;
   RopeKeys rope = {};
@@ -108,6 +108,12 @@ struct SizeKeys {
 void read_sizes(ConfigReader& config, ModelSpec& spec, const SizeKeys& keys = {});
 // Reads the keys that GPT-2 and GPT-J have for the sizes of a decoder.
 void read_gpt_sizes(ConfigReader& config, ModelSpec& spec);
+
+// Returns ALiBi's slopes of so many heads: powers of 1/2 in a geometric series, first those of
+// every second one where their number is no power of 2.
+std::vector<double> alibi_slopes(int64_t num_heads);
+// Makes the model's attention use these slopes, in place of rotary embeddings.
+void use_alibi(ModelSpec& spec, std::vector<double> slopes);
 
 // Return a key's value, with errors for what is not supported.
 Activation read_activation(ConfigReader& config, const std::string& key,

@@ -1,6 +1,8 @@
 // Falcon 7B: attention and MLP side by side after one LayerNorm, and one key and value head.
 // Falcon 40B: two norms, and q, k and v of each group of heads together. Falcon RW: one after the
-// other.
+// other, with ALiBi in place of rotary embeddings.
+#include <cmath>
+
 #include "model/hf/families/decoder.h"
 
 namespace zeroth::model {
@@ -25,6 +27,20 @@ constexpr std::span kNames = std::span(kAllNames).last<std::size(kAllNames) - 2>
 
 constexpr std::string_view kTargets[] = {"query_key_value"};
 
+double rounded_to_bf16(double value) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
+}
+
+// Returns the slopes as transformers has them: rounded, and on scores that are not scaled yet.
+std::vector<double> scaled_slopes(const ModelSpec& spec) {
+  std::vector<double> slopes = alibi_slopes(spec.num_heads);
+  for (double& slope : slopes)
+    slope = rounded_to_bf16(slope) / std::sqrt(static_cast<double>(spec.head_dim));
+  return slopes;
+}
+
 void read(ConfigReader& config, ModelSpec& spec) {
   read_sizes(config, spec);
   config.require("n_embed", spec.hidden_size);  // older name, which wins in transformers
@@ -48,6 +64,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
                      "is {}; supported are 1, and 2 with new_decoder_architecture", norms);
   spec.max_positions = config.size("max_position_embeddings", 2048);
   spec.rope = read_rope(config, spec.head_dim, spec.max_positions);
+  if (config.flag("alibi", false)) use_alibi(spec, scaled_slopes(spec));
   spec.norm = {
       .kind = NormKind::kLayer, .eps = config.positive("layer_norm_epsilon", 1e-5), .bias = true};
   spec.gated_mlp = false;

@@ -9,7 +9,9 @@
 
 namespace zeroth::model {
 
+Family apertus_family();
 Family arcee_family();
+Family bloom_family();
 Family cohere_family();
 Family cohere2_family();
 Family deepseek_v2_family();
@@ -33,12 +35,14 @@ Family granitemoe_family();
 Family granitemoehybrid_family();
 Family helium_family();
 Family hunyuan_v1_dense_family();
+Family lfm2_family();
 Family llama_family();
 Family llama4_text_family();
 Family ministral_family();
 Family ministral3_family();
 Family mistral_family();
 Family mixtral_family();
+Family mpt_family();
 Family nemotron_family();
 Family olmo_family();
 Family olmo2_family();
@@ -62,7 +66,8 @@ Family starcoder2_family();
 namespace {
 
 const auto& table() {
-  static const std::array kTable = {arcee_family(),        cohere_family(),
+  static const std::array kTable = {apertus_family(),      arcee_family(),
+                                    bloom_family(),        cohere_family(),
                                     cohere2_family(),      deepseek_v2_family(),
                                     deepseek_v3_family(),  ernie4_5_family(),
                                     ernie4_5_moe_family(), exaone4_family(),
@@ -74,9 +79,10 @@ const auto& table() {
                                     gptj_family(),         granite_family(),
                                     granitemoe_family(),   granitemoehybrid_family(),
                                     helium_family(),       hunyuan_v1_dense_family(),
-                                    llama_family(),        llama4_text_family(),
-                                    ministral_family(),    ministral3_family(),
-                                    mistral_family(),      mixtral_family(),
+                                    lfm2_family(),         llama_family(),
+                                    llama4_text_family(),  ministral_family(),
+                                    ministral3_family(),   mistral_family(),
+                                    mixtral_family(),      mpt_family(),
                                     nemotron_family(),     olmo_family(),
                                     olmo2_family(),        olmo3_family(),
                                     olmoe_family(),        opt_family(),

@@ -88,6 +88,7 @@ void backward_tile(const AttentionBackward<T, Tile>& b, int64_t head, int64_t qu
   const auto gradient = heads.softcap > 0 ? softmax_gradient<true> : softmax_gradient<false>;
   for (int64_t tile = first; tile <= query_tile; ++tile) {
     compute_scores(heads, visible, tile, q, b.k_transposed + tile * size, scores);
+    lower_scores(heads, head, query_tile, tile, scores);
     heads.multiply({kTile, kTile, v_dim, false}, dout, b.v_transposed + tile * v_size, dp);
     gradient(heads.scale, heads.softcap, lse, dots, scores, dp);
     heads.multiply({v_dim, kTile, kTile, true}, dout_transposed, pack_tile(scores, right),

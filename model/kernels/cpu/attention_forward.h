@@ -25,6 +25,7 @@ void attend_tile(const AttentionHeads<T, Tile>& heads, int64_t head, int64_t que
   for (int64_t i = 0; i < count; ++i) {
     compute_scores(heads, visible, first + i, q, packed[0] + (first + i) * kTile * dim,
                    scores + i * area);
+    lower_scores(heads, head, query_tile, first + i, scores + i * area);
   }
   float inverse[kTile];
   for (int64_t row = 0; row < kTile; ++row) {

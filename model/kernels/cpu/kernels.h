@@ -78,8 +78,9 @@ struct AttentionHeads {
   int64_t group, dim, v_dim;  // dim and v_dim are multiples of 16
   CausalWindow visible;
   float scale;
-  float softcap;       // a score s becomes softcap * tanh(s / softcap); 0: it stays
-  const float* sinks;  // [group]: a score without a value in each sum; null: none
+  float softcap;        // a score s becomes softcap * tanh(s / softcap); 0: it stays
+  const float* sinks;   // [group]: a score without a value in each sum; null: none
+  const float* slopes;  // [group]: what a score loses for each token between key and query; null: 0
   MultiplyTile<Tile> multiply;
 };
 

@@ -66,6 +66,23 @@ void compute_scores(const AttentionHeads<T, Tile>& heads, const VisibleKeys& vis
   visible.mask(key_tile, tile);
 }
 
+// Subtracts what scores of compute_scores() lose by the distances between queries and keys. Masked
+// ones are so low that they stay.
+template <typename T, typename Tile>
+void lower_scores(const AttentionHeads<T, Tile>& heads, int64_t head, int64_t query_tile,
+                  int64_t key_tile, float* tile) {
+  if (heads.slopes == nullptr) return;
+  const float slope = heads.slopes[head] / heads.scale;
+  for (int64_t row = 0; row < kTile; ++row) {
+    float* line = tile + row * kTile;
+    for (int64_t i = 0; i < kTile; i += kLanes) {
+      const int64_t first_distance = (query_tile - key_tile) * kTile + row - i;
+      const Vec distance = static_cast<float>(first_distance) - lane_indices();
+      store(line + i, load(line + i) - distance * slope);
+    }
+  }
+}
+
 // An Arena hands out scratch memory in order.
 class Arena {
  public:

@@ -33,6 +33,13 @@ ZEROTH_INLINE float sum(Vec x) {
   return total;
 }
 
+// Returns 0, 1, 2, ...
+ZEROTH_INLINE Vec lane_indices() {
+  Vec x;
+  for (int64_t i = 0; i < kLanes; ++i) x[i] = static_cast<float>(i);
+  return x;
+}
+
 ZEROTH_INLINE Vec lane_max(Vec a, Vec b) {
   return a > b ? a : b;
 }
