@@ -218,6 +218,9 @@ TEST_CASE("ernie4_5_moe has experts between a first and a last layer") {
   CHECK(spec.experts->router.min_sum == 1e-12);
   CHECK(parse_family("ernie4_5_moe", {{"moe_norm_min", 0.5}}).experts->router.min_sum == 0.5);
   check_refusals("ernie4_5_moe", {{{{"moe_norm_min", -1}}, "moe_norm_min"}});
+  CHECK_FALSE(spec.head_bias);
+  CHECK(parse_family("ernie4_5_moe", {{"use_bias", true}}).head_bias);
+  CHECK_FALSE(parse_family("ernie4_5", {{"use_bias", true}}).head_bias);
   CHECK(spec.rope.theta == 500000);
   CHECK(kinds(parse_family("ernie4_5_moe", {{"num_hidden_layers", 4},
                                             {"moe_layer_start_index", 0},

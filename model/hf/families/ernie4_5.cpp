@@ -30,6 +30,7 @@ void read_dense(ConfigReader& config, ModelSpec& spec) {
 
 void read_moe(ConfigReader& config, ModelSpec& spec) {
   read(config, spec, {.kv_heads = 4});
+  spec.head_bias = spec.o_bias;
   read_experts(config, spec,
                {.count = "moe_num_experts",
                 .top_k = "moe_k",
