@@ -47,9 +47,10 @@ LONGROPE = dict(
     original_max_position_embeddings=16, short_factor=[1.0] * 4, long_factor=[1.0, 1.5, 3.0, 7.5], rope_theta=20.0)
 LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 MOE = dict(num_experts_per_tok=2, intermediate_size=12)
-LATENT = {key: value for key, value in ROTARY.items() if key != "num_key_value_heads"} | MOE | dict(
-    kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6, n_routed_experts=8, n_shared_experts=1,
-    moe_intermediate_size=12, n_group=4, topk_group=2, first_k_dense_replace=1)
+LATENT_ATTENTION = ROTARY | dict(
+    num_key_value_heads=4, kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6)
+LATENT = {key: value for key, value in LATENT_ATTENTION.items() if key != "num_key_value_heads"} | MOE | dict(
+    n_routed_experts=8, n_shared_experts=1, moe_intermediate_size=12, n_group=4, topk_group=2, first_k_dense_replace=1)
 DELTA_NET = dict(
     head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=6,
     linear_conv_kernel_dim=3, layer_types=["linear_attention", "full_attention"])
@@ -186,6 +187,10 @@ VARIANTS = {
     "apertus": ("apertus", ROTARY | dict(pad_token_id=None)),
     "lfm2": ("lfm2", LAYER_NORM | dict(
         layer_types=["conv", "full_attention"], conv_bias=True, block_multiple_of=8, pad_token_id=PADDING)),
+    "gpt_bigcode": ("gpt_bigcode", GPT2),
+    "gpt_bigcode_heads": ("gpt_bigcode", GPT2 | dict(multi_query=False, n_inner=40)),
+    "minicpm3": ("minicpm3", LATENT_ATTENTION | dict(
+        q_lora_rank=8, scale_emb=3, scale_depth=1.0, dim_model_base=4, pad_token_id=None)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "model/spec.h"
@@ -245,6 +246,104 @@ TEST_CASE("starcoder2 has LayerNorm, a plain MLP and biases everywhere") {
   CHECK(other.embedding_dropout == 0.3);
   CHECK(stored_name(spec, "layers.1.mlp.up.bias") == "model.layers.1.mlp.c_fc.bias");
   CHECK(canonical_name(spec, "model.layers.1.mlp.c_proj.weight") == "layers.1.mlp.down.weight");
+}
+
+TEST_CASE("gpt_bigcode is GPT-2 with one key and value head, or with heads one by one") {
+  const json sizes = {{"model_type", "gpt_bigcode"},
+                      {"vocab_size", 64},
+                      {"n_embd", 32},
+                      {"n_layer", 3},
+                      {"n_head", 4},
+                      {"n_positions", 64}};
+  const auto parse = [&](const json& changes = json::object()) {
+    return parse_model_spec(with(sizes, changes).dump(), "config.json");
+  };
+  const ModelSpec spec = parse();
+  CHECK(spec.num_kv_heads == 1);
+  CHECK(spec.qkv_layout == QkvLayout::kStacked);
+  CHECK(spec.intermediate_size == 128);
+  CHECK(spec.norm.kind == NormKind::kLayer);
+  CHECK(spec.norm.eps == 1e-5);
+  CHECK(spec.norm.bias);
+  CHECK(spec.activation == Activation::kGeluTanh);
+  CHECK_FALSE(spec.gated_mlp);
+  CHECK_FALSE(spec.conv1d);
+  CHECK(spec.learned_positions);
+  CHECK(spec.qkv_bias);
+  CHECK(spec.o_bias);
+  CHECK(spec.mlp_bias);
+  CHECK(spec.tie_word_embeddings);
+  CHECK(spec.padding_token == -1);
+  CHECK(ropes(spec) == "---");
+  CHECK(spec.attention_dropout == 0.1);
+  CHECK(spec.residual_dropout == 0.1);
+  CHECK(spec.embedding_dropout == 0.1);
+  CHECK(spec.score_scale(2) == doctest::Approx(1 / std::sqrt(8.0)));
+  const ModelSpec other = parse({{"multi_query", false},
+                                 {"scale_attn_weights", false},
+                                 {"n_inner", 40},
+                                 {"activation_function", "relu"},
+                                 {"attention_softmax_in_fp32", true},
+                                 {"scale_attention_softmax_in_fp32", false}});
+  CHECK(other.num_kv_heads == 4);
+  CHECK(other.qkv_layout == QkvLayout::kGrouped);
+  CHECK(other.score_scale(2) == 1);
+  CHECK(other.intermediate_size == 40);
+  CHECK(other.activation == Activation::kRelu);
+  CHECK(other.unknown_keys.empty());
+  check_names(spec, {{"embedding.positions", "transformer.wpe.weight"},
+                     {"layers.2.attention.qkv.bias", "transformer.h.2.attn.c_attn.bias"},
+                     {"layers.1.mlp.down.weight", "transformer.h.1.mlp.c_proj.weight"}});
+  CHECK_THROWS_WITH_AS(parse({{"num_key_value_heads", 2}}),
+                       doctest::Contains("num_key_value_heads is 2; only 1 is supported"), Error);
+  CHECK_THROWS_WITH_AS(parse({{"add_cross_attention", true}}),
+                       doctest::Contains("add_cross_attention is true"), Error);
+}
+
+TEST_CASE("minicpm3 has latent attention, and three factors") {
+  const ModelSpec spec = parse_family("minicpm3", {{"num_hidden_layers", 4}});
+  REQUIRE(spec.latent);
+  CHECK(spec.latent->q_rank == 768);
+  CHECK(spec.latent->kv_rank == 256);
+  CHECK(spec.latent->v_dim == 8);  // of 32 for four heads
+  CHECK(spec.head_dim == 64 + 32);
+  CHECK(spec.rope.rotary_dim == 32);
+  CHECK_FALSE(spec.rope.interleaved);
+  CHECK(spec.num_kv_heads == 4);
+  CHECK(spec.norm.eps == 1e-5);
+  CHECK(spec.max_positions == 32768);
+  CHECK(spec.tie_word_embeddings);
+  CHECK_FALSE(spec.experts);
+  CHECK(spec.padding_token == -1);
+  CHECK(spec.score_scale(0) == doctest::Approx(1 / std::sqrt(96.0)));
+  CHECK(spec.embedding_multiplier == 12);
+  CHECK(spec.rounds_embedding_multiplier);
+  CHECK(spec.residual_multiplier == doctest::Approx(0.7));
+  CHECK(spec.logits_multiplier == 8);  // 256 / 32
+  const ModelSpec other = parse_family("minicpm3", {{"q_lora_rank", nullptr},
+                                                    {"v_head_dim", 16},
+                                                    {"scale_emb", 2.5},
+                                                    {"scale_depth", nullptr},
+                                                    {"dim_model_base", nullptr},
+                                                    {"attention_bias", true},
+                                                    {"mlp_bias", true},
+                                                    {"tie_word_embeddings", false}});
+  CHECK(other.latent->q_rank == 0);
+  CHECK(other.latent->v_dim == 16);
+  CHECK(other.embedding_multiplier == 2.5);
+  CHECK(other.residual_multiplier == 1);
+  CHECK(other.logits_multiplier == 1);
+  CHECK(other.qkv_bias);
+  CHECK(other.mlp_bias);
+  CHECK_FALSE(other.tie_word_embeddings);
+  CHECK(other.unknown_keys.empty());
+  check_names(spec, {{"layers.1.attention.latent.kv_a.weight",
+                      "model.layers.1.self_attn.kv_a_proj_with_mqa.weight"},
+                     {"layers.1.mlp.gate.weight", "model.layers.1.mlp.gate_proj.weight"}});
+  check_refusals(
+      "minicpm3",
+      {{{{"hidden_size", 30}}, "hidden_size is 30, not a multiple of num_attention_heads"},
+       {{{"dim_model_base", 0}}, "dim_model_base is 0, expected more than 0"}});
 }
 
 TEST_CASE("keys that change every family are refused") {

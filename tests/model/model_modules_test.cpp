@@ -56,7 +56,9 @@ TEST_CASE("the modules of a model have exactly the parameters of its blocks") {
                            "bloom",
                            "mpt",
                            "apertus",
-                           "lfm2"}) {
+                           "lfm2",
+                           "gpt_bigcode",
+                           "minicpm3"}) {
     CAPTURE(name);
     for (const bool biases : {false, true}) {
       ModelSpec spec = spec_of(name);

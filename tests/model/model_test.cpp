@@ -117,7 +117,10 @@ const char* const kVariants[] = {"llama",
                                  "mpt",
                                  "falcon_rw",
                                  "apertus",
-                                 "lfm2"};
+                                 "lfm2",
+                                 "gpt_bigcode",
+                                 "gpt_bigcode_heads",
+                                 "minicpm3"};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// DeepSeek V2 and V3: latent attention, and experts after the first layers.
+// DeepSeek V2 and V3: latent attention, and experts after the first layers. MiniCPM3: latent
+// attention, and factors of the embedding, the residual stream and the logits.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +18,7 @@ constexpr NamePair kNames[] = {
     {"layers.#.attention.latent.kv_b.", "layers.#.self_attn.kv_b_proj."},
 };
 
-// The defaults of keys in which the two differ.
+// The defaults of keys in which DeepSeek's two differ.
 struct Version {
   int64_t max_positions, num_experts, shared_experts, dense_layers;
   std::optional<int64_t> top_k;
@@ -25,20 +26,22 @@ struct Version {
   double scale;
 };
 
-void read_attention(ConfigReader& config, ModelSpec& spec, const Version& version) {
+// Reads a decoder with latent attention, whose missing keys have the values of `defaults`; its
+// v_dim 0 means the hidden size for all heads.
+void read_latent(ConfigReader& config, ModelSpec& spec, const LatentSpec& defaults,
+                 DecoderKeys keys) {
   LatentSpec latent;
   const bool no_q_rank = config.has("q_lora_rank") && config.find("q_lora_rank") == nullptr;
-  latent.q_rank = no_q_rank ? 0 : config.size("q_lora_rank", 1536, kMaxWidth);
-  latent.kv_rank = config.size("kv_lora_rank", 512, kMaxWidth);
-  latent.nope_dim = config.size("qk_nope_head_dim", 128, kMaxWidth);
-  latent.rope_dim = config.size("qk_rope_head_dim", 64, kMaxWidth);
-  latent.v_dim = config.size("v_head_dim", 128, kMaxWidth);
+  latent.q_rank = no_q_rank ? 0 : config.size("q_lora_rank", defaults.q_rank, kMaxWidth);
+  latent.kv_rank = config.size("kv_lora_rank", defaults.kv_rank, kMaxWidth);
+  latent.nope_dim = config.size("qk_nope_head_dim", defaults.nope_dim, kMaxWidth);
+  latent.rope_dim = config.size("qk_rope_head_dim", defaults.rope_dim, kMaxWidth);
   // transformers writes these, which follow from the others.
   for (const char* key : {"head_dim", "qk_head_dim"}) config.find(key);
-  read_decoder(config, spec,
-               {.max_positions = version.max_positions,
-                .rotated_dim = latent.rope_dim,
-                .rope = {.interleaved = true}});
+  keys.rotated_dim = latent.rope_dim;
+  read_decoder(config, spec, keys);
+  const int64_t share = spec.hidden_size / std::max<int64_t>(spec.num_heads, 1);
+  latent.v_dim = config.size("v_head_dim", defaults.v_dim > 0 ? defaults.v_dim : share, kMaxWidth);
   require_width(config, "num_attention_heads",
                 spec.num_heads * (latent.nope_dim + std::max(latent.rope_dim, latent.v_dim)));
   spec.latent = latent;
@@ -52,6 +55,12 @@ void read_attention(ConfigReader& config, ModelSpec& spec, const Version& versio
     scale *= mscale * mscale;
   }
   for (LayerSpec& layer : spec.layers) layer.score_scale = scale;
+}
+
+void read_attention(ConfigReader& config, ModelSpec& spec, const Version& version) {
+  read_latent(config, spec,
+              {.q_rank = 1536, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .v_dim = 128},
+              {.max_positions = version.max_positions, .rope = {.interleaved = true}});
 }
 
 void read_sparse(ConfigReader& config, ModelSpec& spec, const Version& version) {
@@ -114,6 +123,21 @@ void read_v3(ConfigReader& config, ModelSpec& spec) {
   read_groups(config, spec, 8, 4);
 }
 
+void read_minicpm3(ConfigReader& config, ModelSpec& spec) {
+  read_latent(config, spec, {.q_rank = 768, .kv_rank = 256, .nope_dim = 64, .rope_dim = 32},
+              {.max_positions = 32768, .norm = {.eps = 1e-5}, .tied = true});
+  require_multiple(config, "hidden_size", spec.hidden_size, "num_attention_heads", spec.num_heads);
+  spec.mlp_bias = config.flag("mlp_bias", false);
+  spec.embedding_multiplier = config.number("scale_emb", 12);
+  spec.rounds_embedding_multiplier = true;
+  if (!config.is_null("scale_depth"))
+    spec.residual_multiplier =
+        config.number("scale_depth", 1.4) / std::sqrt(static_cast<double>(spec.num_layers));
+  if (!config.is_null("dim_model_base"))
+    spec.logits_multiplier = config.positive("dim_model_base", 256) /
+                             static_cast<double>(std::max<int64_t>(spec.hidden_size, 1));
+}
+
 }  // namespace
 
 Family deepseek_v2_family() {
@@ -130,6 +154,10 @@ Family deepseek_v3_family() {
           .names = kNames,
           .stacked = expert_names(),
           .skips_later_layers = true};
+}
+
+Family minicpm3_family() {
+  return {.model_type = "minicpm3", .read = read_minicpm3, .names = kNames};
 }
 
 }  // namespace zeroth::model

@@ -27,6 +27,7 @@ Family glm_family();
 Family glm4_family();
 Family glm4_moe_family();
 Family gpt2_family();
+Family gpt_bigcode_family();
 Family gpt_neox_family();
 Family gpt_oss_family();
 Family gptj_family();
@@ -38,6 +39,7 @@ Family hunyuan_v1_dense_family();
 Family lfm2_family();
 Family llama_family();
 Family llama4_text_family();
+Family minicpm3_family();
 Family ministral_family();
 Family ministral3_family();
 Family mistral_family();
@@ -66,32 +68,60 @@ Family starcoder2_family();
 namespace {
 
 const auto& table() {
-  static const std::array kTable = {apertus_family(),      arcee_family(),
-                                    bloom_family(),        cohere_family(),
-                                    cohere2_family(),      deepseek_v2_family(),
-                                    deepseek_v3_family(),  ernie4_5_family(),
-                                    ernie4_5_moe_family(), exaone4_family(),
-                                    falcon_family(),       gemma_family(),
-                                    gemma2_family(),       gemma3_text_family(),
-                                    glm_family(),          glm4_family(),
-                                    glm4_moe_family(),     gpt2_family(),
-                                    gpt_neox_family(),     gpt_oss_family(),
-                                    gptj_family(),         granite_family(),
-                                    granitemoe_family(),   granitemoehybrid_family(),
-                                    helium_family(),       hunyuan_v1_dense_family(),
-                                    lfm2_family(),         llama_family(),
-                                    llama4_text_family(),  ministral_family(),
-                                    ministral3_family(),   mistral_family(),
-                                    mixtral_family(),      mpt_family(),
-                                    nemotron_family(),     olmo_family(),
-                                    olmo2_family(),        olmo3_family(),
-                                    olmoe_family(),        opt_family(),
-                                    phi_family(),          phi3_family(),
-                                    qwen2_family(),        qwen2_moe_family(),
-                                    qwen3_family(),        qwen3_5_moe_text_family(),
-                                    qwen3_5_text_family(), qwen3_moe_family(),
-                                    qwen3_next_family(),   seed_oss_family(),
-                                    smollm3_family(),      stablelm_family(),
+  static const std::array kTable = {apertus_family(),
+                                    arcee_family(),
+                                    bloom_family(),
+                                    cohere_family(),
+                                    cohere2_family(),
+                                    deepseek_v2_family(),
+                                    deepseek_v3_family(),
+                                    ernie4_5_family(),
+                                    ernie4_5_moe_family(),
+                                    exaone4_family(),
+                                    falcon_family(),
+                                    gemma_family(),
+                                    gemma2_family(),
+                                    gemma3_text_family(),
+                                    glm_family(),
+                                    glm4_family(),
+                                    glm4_moe_family(),
+                                    gpt2_family(),
+                                    gpt_bigcode_family(),
+                                    gpt_neox_family(),
+                                    gpt_oss_family(),
+                                    gptj_family(),
+                                    granite_family(),
+                                    granitemoe_family(),
+                                    granitemoehybrid_family(),
+                                    helium_family(),
+                                    hunyuan_v1_dense_family(),
+                                    lfm2_family(),
+                                    llama_family(),
+                                    llama4_text_family(),
+                                    minicpm3_family(),
+                                    ministral_family(),
+                                    ministral3_family(),
+                                    mistral_family(),
+                                    mixtral_family(),
+                                    mpt_family(),
+                                    nemotron_family(),
+                                    olmo_family(),
+                                    olmo2_family(),
+                                    olmo3_family(),
+                                    olmoe_family(),
+                                    opt_family(),
+                                    phi_family(),
+                                    phi3_family(),
+                                    qwen2_family(),
+                                    qwen2_moe_family(),
+                                    qwen3_family(),
+                                    qwen3_5_moe_text_family(),
+                                    qwen3_5_text_family(),
+                                    qwen3_moe_family(),
+                                    qwen3_next_family(),
+                                    seed_oss_family(),
+                                    smollm3_family(),
+                                    stablelm_family(),
                                     starcoder2_family()};
   return kTable;
 }

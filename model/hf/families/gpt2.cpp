@@ -1,4 +1,5 @@
-// GPT-2: learned positions, LayerNorm, products stored [in, out]. GPT-J: attention and MLP side by
+// GPT-2: learned positions, LayerNorm, products stored [in, out]. GPTBigCode (StarCoder 1): the
+// same with one key and value head, and products stored [out, in]. GPT-J: attention and MLP side by
 // side, interleaved rotary embeddings of a part of each head, and a bias of the head.
 #include <cmath>
 
@@ -34,13 +35,13 @@ constexpr NamePair kGptjNames[] = {
 constexpr std::string_view kGpt2Targets[] = {"c_attn"};
 constexpr std::string_view kCausalMasks[] = {".attn.bias", ".attn.masked_bias"};
 
-void read_gpt2(ConfigReader& config, ModelSpec& spec) {
+// Reads what both have; scores may be divided by a layer's number.
+void read_both(ConfigReader& config, ModelSpec& spec, bool scales_by_layer) {
   read_gpt_sizes(config, spec);
   spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
-  spec.conv1d = spec.learned_positions = true;
+  spec.learned_positions = true;
   spec.qkv_layout = QkvLayout::kStacked;
   const bool scales = config.flag("scale_attn_weights", true);
-  const bool scales_by_layer = config.flag("scale_attn_by_inverse_layer_idx", false);
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     double scale = 1;
     if (scales) scale /= std::sqrt(static_cast<double>(spec.head_dim));
@@ -52,6 +53,24 @@ void read_gpt2(ConfigReader& config, ModelSpec& spec) {
   spec.embedding_dropout = read_dropout(config, "embd_pdrop", 0.1);
   spec.attention_dropout = read_dropout(config, "attn_pdrop", 0.1);
   spec.residual_dropout = read_dropout(config, "resid_pdrop", 0.1);
+}
+
+void read_gpt2(ConfigReader& config, ModelSpec& spec) {
+  read_both(config, spec, config.flag("scale_attn_by_inverse_layer_idx", false));
+  spec.conv1d = true;
+}
+
+void read_gpt_bigcode(ConfigReader& config, ModelSpec& spec) {
+  read_both(config, spec, /*scales_by_layer=*/false);
+  if (config.flag("multi_query", true)) {
+    spec.num_kv_heads = 1;
+  } else {
+    spec.qkv_layout = QkvLayout::kGrouped;
+  }
+  config.require("num_key_value_heads", spec.num_kv_heads);  // transformers writes it
+  // The softmax is in fp32 here, and in transformers.
+  for (const char* key : {"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"})
+    config.find(key);
 }
 
 void read_gptj(ConfigReader& config, ModelSpec& spec) {
@@ -78,6 +97,17 @@ void read_gptj(ConfigReader& config, ModelSpec& spec) {
 Family gpt2_family() {
   return {.model_type = "gpt2",
           .read = read_gpt2,
+          .names = kGpt2Names,
+          .prefix = "transformer.",
+          .buffers = kCausalMasks,
+          .lora_targets = kGpt2Targets,
+          .dropouts = {.residual = true, .embedding = true},
+          .pads = false};
+}
+
+Family gpt_bigcode_family() {
+  return {.model_type = "gpt_bigcode",
+          .read = read_gpt_bigcode,
           .names = kGpt2Names,
           .prefix = "transformer.",
           .buffers = kCausalMasks,
