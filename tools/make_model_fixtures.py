@@ -52,7 +52,7 @@ LATENT_ATTENTION = ROTARY | dict(
 LATENT = {key: value for key, value in LATENT_ATTENTION.items() if key != "num_key_value_heads"} | MOE | dict(
     n_routed_experts=8, n_shared_experts=1, moe_intermediate_size=12, n_group=4, topk_group=2, first_k_dense_replace=1)
 DELTA_NET = dict(
-    head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=6,
+    head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=16,
     linear_conv_kernel_dim=3, layer_types=["linear_attention", "full_attention"])
 VISION = dict(
     hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, head_dim=8, image_size=16,
@@ -221,6 +221,14 @@ def scatter_corrections(model):
                 buffer.add_(0.1 * torch.randn_like(buffer))
 
 
+def slow_decays(model):
+    """States that last. One that vanishes at once leaves q k^T v, whose norm is a step where q and k are at right angles."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("A_log"):
+                parameter.normal_(-3.0, 0.5)
+
+
 def padding_token(model):
     return model.config.get_text_config().pad_token_id
 
@@ -339,6 +347,7 @@ def main():
         model = kind.from_config(AutoConfig.for_model(family, **values)).eval()
         scatter_norms(model)
         scatter_corrections(model)
+        slow_decays(model)
         fill_padding(model)
         folder = OUT / name
         save(name, model, folder)

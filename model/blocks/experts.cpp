@@ -280,8 +280,8 @@ Experts::Experts(const ModelSpec& spec, const std::string& block, TensorParallel
   shared_ =
       register_module("shared", std::make_shared<Mlp>(spec, spec_.shared_intermediate_size, tp_));
   if (spec_.shared_gate) {
-    shared_gate_ = register_module("shared_gate",
-                                   std::make_shared<Linear>(LinearShape{.in = hidden, .out = 1}));
+    shared_gate_ = register_module(
+        "shared_gate", std::make_shared<Linear>(LinearShape{.in = hidden, .out = 1, .tp = tp_}));
   }
 }
 

@@ -21,6 +21,7 @@ LatentProjection::LatentProjection(const ModelSpec& spec, TensorParallelPtr tp)
         name, std::make_shared<Linear>(LinearShape{.in = spec.hidden_size,
                                                    .out = size,
                                                    .bias = spec.qkv_bias,
+                                                   .tp = tp_,
                                                    .quantization = spec.quantization}));
   };
   const auto of_heads = [&](const char* name, int64_t in, int64_t head_size) {

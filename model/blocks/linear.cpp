@@ -306,7 +306,7 @@ std::vector<Tensor> linear(const Tensor& x, std::initializer_list<const Linear*>
   inputs.insert(inputs.end(), factors.begin(), factors.end());
   if (drops) {
     adapters.samples = seeded_samples(batch);
-    if (first.shard.style == ParallelStyle::kColwise)
+    if (first.tp && first.shard.style != ParallelStyle::kRowwise)
       adapters.first_token = sequence_shard(batch.tokens.numel(), *first.tp).first;
     if (first.shard.style == ParallelStyle::kRowwise) adapters.first_input = first.shard.begin;
   }

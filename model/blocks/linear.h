@@ -39,7 +39,7 @@ struct LinearShape {
   bool bias = false;
   WeightLayout layout = WeightLayout::kOutIn;
   WeightShard shard = {};
-  TensorParallelPtr tp = nullptr;  // set if the weight is split
+  TensorParallelPtr tp = nullptr;  // set if ranks share the layer
   // Set: the weight [out, in] is in NF4. If ranks split it, `in` and its parts are multiples of 64.
   std::optional<QuantizationSpec> quantization = std::nullopt;
 };

@@ -23,6 +23,8 @@ using at::matmul;
 using torch::Tensor;
 
 constexpr int64_t kChunk = 64;
+// Elements of a temporary: on a GPU, which few heads do not fill, and elsewhere.
+constexpr int64_t kMaxTemporaryGpu = int64_t{1} << 24, kMaxTemporary = int64_t{1} << 21;
 constexpr double kLengthEps = 1e-6;
 
 Tensor transposed(const Tensor& x) {
@@ -263,7 +265,9 @@ class DeltaRule final : public CustomFunction {
     const Tensor &k = inputs[1], &v = inputs[2];
     const int64_t key_heads = k.size(2), group = v.size(2) / key_heads;
     const int64_t of_head = v.size(0) * v.size(1) * group * std::max(k.size(3), v.size(3));
-    const int64_t max_count = std::clamp<int64_t>(options_.max_temporary / of_head, 1, key_heads);
+    const int64_t of_device = v.is_cuda() ? kMaxTemporaryGpu : kMaxTemporary;
+    const int64_t max_temporary = options_.max_temporary > 0 ? options_.max_temporary : of_device;
+    const int64_t max_count = std::clamp<int64_t>(max_temporary / of_head, 1, key_heads);
     std::vector<TensorVector> results;  // by output
     for (int64_t first = 0; first < key_heads; first += max_count) {
       const int64_t count = std::min(max_count, key_heads - first);

@@ -34,8 +34,8 @@ struct DeltaRuleOptions {
   // state begins. Undefined: 0.
   torch::Tensor first_keys = {};
   // A few key heads are computed at a time, one at least, so that no temporary has more elements.
-  // The backward has about 30 of them.
-  int64_t max_temporary = int64_t{1} << 24;
+  // The backward has about 30 of them. 0: a number that suits the device.
+  int64_t max_temporary = 0;
 };
 
 // Returns the outputs of v's shape and dtype. Each value head has a state S [key_dim, value_dim],

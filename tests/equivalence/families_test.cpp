@@ -1,6 +1,7 @@
 // Families whose layers differ from Llama's: fused products (phi3), norms behind attention and MLP
 // and a part of each head that rotates (glm4), layers without rotary embeddings (smollm3), experts
-// in some layers (qwen2_moe), ALiBi and a norm of the embedding (bloom), short convolutions (lfm2).
+// in some layers (qwen2_moe), ALiBi and a norm of the embedding (bloom), short convolutions (lfm2)
+// and a gated delta net (qwen3_5_text) in place of attention.
 #include <doctest/doctest.h>
 
 #include "tests/equivalence/expect_row.h"
@@ -11,7 +12,8 @@ namespace {
 
 using configs::OffloadDevice;
 
-constexpr const char* kFamilies[] = {"phi3", "glm4", "smollm3", "qwen2_moe", "bloom", "lfm2"};
+constexpr const char* kFamilies[] = {"phi3",  "glm4", "smollm3",     "qwen2_moe",
+                                     "bloom", "lfm2", "qwen3_5_text"};
 
 }  // namespace
 
@@ -33,25 +35,29 @@ TEST_CASE("each stage, with recompute and layers that ranks share, trains to the
   MESSAGE(checker.worst());
 }
 
-TEST_CASE("states and parameters of experts rest on the host or in files") {
+TEST_CASE("states and parameters of experts and delta nets rest on the host or in files") {
   const TempFolder directory;
   RowChecker checker;
-  for (const OffloadDevice device : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
-    Row row = {.recompute = {.every_nth_block = 1}, .ranks = 2, .model = "qwen2_moe"};
-    row.zero.stage = 3;
-    row.zero.offload_optimizer = {.device = device, .nvme_path = directory.path()};
-    row.zero.offload_param = {.device = device, .nvme_path = directory.path()};
-    checker.check(row);
+  for (const char* model : {"qwen2_moe", "qwen3_5_text"}) {
+    for (const OffloadDevice device : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
+      Row row = {.recompute = {.every_nth_block = 1}, .ranks = 2, .model = model};
+      row.zero.stage = 3;
+      row.zero.offload_optimizer = {.device = device, .nvme_path = directory.path()};
+      row.zero.offload_param = {.device = device, .nvme_path = directory.path()};
+      checker.check(row);
+    }
   }
   MESSAGE(checker.worst());
 }
 
-TEST_CASE("stages of a pipeline hold experts") {
+TEST_CASE("stages of a pipeline hold experts and delta nets") {
   RowChecker checker;
-  for (const int ranks : {1, 2}) {
-    Row row = {.accumulation = 4, .pipeline = {.stages = 2}, .ranks = ranks, .model = "qwen2_moe"};
-    row.zero.stage = ranks - 1;
-    checker.check(row);
+  for (const char* model : {"qwen2_moe", "qwen3_5_text"}) {
+    for (const int ranks : {1, 2}) {
+      Row row = {.accumulation = 4, .pipeline = {.stages = 2}, .ranks = ranks, .model = model};
+      row.zero.stage = ranks - 1;
+      checker.check(row);
+    }
   }
   MESSAGE(checker.worst());
 }

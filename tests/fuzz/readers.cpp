@@ -100,6 +100,8 @@ void read_model_config(std::string_view bytes) {
   const double operations = model::flops_per_token(spec, 256);
   if (!std::isfinite(operations) || operations <= 0) throw Finding("operations of no model");
   if (spec.num_heads % spec.num_kv_heads != 0) throw Finding("heads that share no whole groups");
+  if (spec.delta_net && spec.delta_net->value_heads % spec.delta_net->key_heads != 0)
+    throw Finding("value heads that share no whole groups");
   for (const model::RopeSpec& rope : {spec.rope, spec.local_rope})
     if (rope.rotary_dim < 0 || rope.rotary_dim > spec.head_dim || rope.rotary_dim % 2 != 0)
       throw Finding("rotary embeddings that do not fit");

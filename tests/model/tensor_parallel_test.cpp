@@ -102,6 +102,29 @@ TEST_CASE("a product cut by outputs and one by inputs behind it are two whole pr
   }
 }
 
+TEST_CASE("what the adapter of an unsplit product drops does not depend on the ranks") {
+  torch::manual_seed(8);
+  const Tensor weight = torch::randn({3, 6}), a = torch::randn({2, 6}), b = torch::randn({3, 2});
+  const Tensor x = torch::randn({8, 6});
+  MicroBatch batch;
+  batch.tokens = torch::zeros({2, 4}, torch::kLong);
+  batch.sample_seeds = {5, 6};
+  const auto run = [&](const TensorParallelPtr& tp, const Tensor& own) {
+    Linear layer(LinearShape{.in = 6, .out = 3, .tp = tp});
+    layer.add_adapter(2, 0.5, make_dropout_site(0.5, "gate.lora"));
+    give_memory(layer.weight, weight.clone());
+    give_memory(layer.adapter->factors.a, a.clone());
+    give_memory(layer.adapter->factors.b, b.clone());
+    const torch::NoGradGuard no_grad;
+    return linear(own, layer, batch);
+  };
+  const Tensor whole = run(nullptr, x);
+  for (const int rank : {0, 1}) {
+    const Tensor part = run(fake_tensor_parallel(rank, 2), x.narrow(0, 4 * rank, 4));
+    CHECK(difference(part, whole.narrow(0, 4 * rank, 4)) < 1e-6);
+  }
+}
+
 TEST_CASE("products say which box of a whole weight they are") {
   const auto tp = fake_tensor_parallel(1, 2);
   const WeightShard shard{ParallelStyle::kColwise, 36, 4, 96, 2, "qkv"};
