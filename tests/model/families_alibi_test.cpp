@@ -68,6 +68,7 @@ TEST_CASE("bloom has ALiBi, and a norm of the embedding") {
   CHECK(spec.intermediate_size == 192);
   CHECK(spec.max_positions == 2048);
   CHECK(spec.alibi_slopes == kSixSlopes);
+  CHECK(parse_bloom({{"n_layer", nullptr}}).num_layers == 2);
   CHECK(parse_bloom({{"n_head", 8}}).alibi_slopes[1] == 0.25);
   CHECK(parse_bloom({{"n_head", 1}}).alibi_slopes == std::vector<double>{0x1p-8});
   CHECK(parse_bloom({{"n_head", 16}}).alibi_slopes[2] == doctest::Approx(std::exp2(-1.5)));

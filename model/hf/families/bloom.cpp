@@ -26,7 +26,8 @@ void read(ConfigReader& config, ModelSpec& spec) {
   read_sizes(config, spec,
              {.hidden = either("n_embed", "hidden_size"),
               .layers = either("num_hidden_layers", "n_layer"),
-              .heads = either("num_attention_heads", "n_head")});
+              .heads = either("num_attention_heads", "n_head"),
+              .default_layers = 2});
   // If both are given, the first one wins in transformers.
   config.require("hidden_size", spec.hidden_size);
   config.require("n_layer", spec.num_layers);

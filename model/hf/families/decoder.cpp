@@ -166,7 +166,7 @@ const json* find_layer_entries(ConfigReader& config, const ModelSpec& spec, cons
 
 void read_sizes(ConfigReader& config, ModelSpec& spec, const SizeKeys& keys) {
   spec.hidden_size = config.size(keys.hidden, {}, kMaxWidth);
-  spec.num_layers = config.size(keys.layers, {}, kMaxLayers);
+  spec.num_layers = config.size(keys.layers, keys.default_layers, kMaxLayers);
   spec.layers.resize(static_cast<size_t>(spec.num_layers));
   spec.num_heads = spec.num_kv_heads = config.size(keys.heads, {}, kMaxWidth);
   spec.head_dim = spec.num_heads > 0 ? spec.hidden_size / spec.num_heads : 0;

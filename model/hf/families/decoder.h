@@ -102,6 +102,7 @@ struct SizeKeys {
   const char* hidden = "hidden_size";
   const char* layers = "num_hidden_layers";
   const char* heads = "num_attention_heads";
+  std::optional<int64_t> default_layers = {};
 };
 // Reads them for models whose heads divide the hidden size, and each of which has its own key and
 // value.
