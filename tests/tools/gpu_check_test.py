@@ -189,11 +189,12 @@ class Figures(unittest.TestCase):
         def side(rate, first, peak, losses):
             return [{"tokens_per_s": rate, "first_step_s": first, "peak_mib": peak, "losses": losses}]
         sides = {"peer": side(100, 4, 30, [3, 2]), "ours": side(150, 1, 20, [3, 2.5])}
-        self.assertEqual(side_by_side.format_row("ddp_fp32", sides, {}),
-                         "| ddp_fp32 | 100 | 150 | 1.50 | 4.0 / 1.00 | 30 / 20 | 5.0e-01 |")
+        self.assertEqual(side_by_side.format_row(models.SMALL, "ddp_fp32", sides, {}, beside=None),
+                         "| 31.6M | ddp_fp32 | 100 | 150 | 1.50 | 4.0 / 1.00 | 30 / 20 | 5.0e-01 |")
+        self.assertTrue(side_by_side.format_row(models.SMALL, "ddp_fp32", sides, {}, beside=models.LARGE).endswith("| - |"))
         sides["ours"] = []
-        self.assertEqual(side_by_side.format_row("ddp_fp32", sides, {"ours": "a | b"}),
-                         "| ddp_fp32 | 100 | a \\| b | - | 4.0 / - | 30 / - | - |")
+        self.assertEqual(side_by_side.format_row(models.SMALL, "ddp_fp32", sides, {"ours": "a | b"}, beside=None),
+                         "| 31.6M | ddp_fp32 | 100 | a \\| b | - | 4.0 / - | 30 / - | - |")
 
     def test_no_module_beside_the_script_of_other_trainers_hides_one_of_pythons(self):
         beside = {path.stem for path in runs.PEER.parent.glob("*.py")}

@@ -52,7 +52,7 @@ void adjust_mlp_size(ConfigReader& config, ModelSpec& spec) {
   size = std::max<int64_t>(2 * size / 3, 1);
   if (!rounds) return;
   const double scaled = multiplier * static_cast<double>(size);
-  if (!(scaled <= static_cast<double>(16 * kMaxWidth))) {
+  if (!(scaled > 0 && scaled <= static_cast<double>(16 * kMaxWidth))) {
     config.add_error("block_ffn_dim_multiplier", "is {}, which makes an MLP of {}", multiplier,
                      scaled);
     return;
