@@ -54,19 +54,15 @@ constexpr NamePair kPostNormNames[] = {
 constexpr std::string_view kTargets[] = {"q_proj", "v_proj"};
 constexpr std::string_view kRotaryBuffers[] = {"rotary_emb.inv_freq"};
 
-// Reads layer_types, if it is given.
-void read_layer_types(ConfigReader& config, int64_t window, ModelSpec& spec) {
-  const json* const types = find_layer_entries(config, spec, "layer_types");
-  if (types == nullptr) return;
+// Reads which layers have the window from layer_types, if that is given.
+void read_windowed_layers(ConfigReader& config, int64_t window, ModelSpec& spec) {
+  const auto windowed = read_layer_types(config, spec, "sliding_attention");
+  if (!windowed) return;
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    const json& type = (*types)[layer];
-    if (type != "full_attention" && type != "sliding_attention") {
-      config.add_error("layer_types", "has {}; supported are full_attention, sliding_attention",
-                       quoted(type));
-    } else if (type == "sliding_attention" && window == 0) {
+    const bool has_window = (*windowed)[static_cast<size_t>(layer)];
+    if (has_window && window == 0)
       config.add_error("layer_types", "has sliding_attention, but no sliding_window is in use");
-    }
-    spec.layers[layer].window = type == "sliding_attention" ? window : 0;
+    spec.layers[layer].window = has_window ? window : 0;
   }
 }
 
@@ -74,7 +70,7 @@ void read_window(ConfigReader& config, const WindowKeys& keys, ModelSpec& spec) 
   if (!keys.allowed) {
     config.reject("sliding_window");
     config.reject("use_sliding_window");
-    if (!keys.own_layer_types) read_layer_types(config, 0, spec);
+    if (!keys.own_layer_types) read_windowed_layers(config, 0, spec);
     return;
   }
   const bool is_on = !keys.has_switch || config.flag("use_sliding_window", false);
@@ -90,7 +86,7 @@ void read_window(ConfigReader& config, const WindowKeys& keys, ModelSpec& spec) 
   if (!keys.has_layer_types) config.reject("layer_types");
   if (keys.has_layer_types && config.find("layer_types") != nullptr) {
     if (keys.full_every_key != nullptr) config.find(keys.full_every_key);  // has no effect
-    return read_layer_types(config, window, spec);
+    return read_windowed_layers(config, window, spec);
   }
   const int64_t full_every = keys.full_every_key == nullptr
                                  ? keys.full_every
@@ -162,6 +158,22 @@ const json* find_layer_entries(ConfigReader& config, const ModelSpec& spec, cons
     return entries;
   config.add_error(key, "does not have one entry for each of the {} layers", spec.num_layers);
   return nullptr;
+}
+
+std::optional<std::vector<bool>> read_layer_types(ConfigReader& config, const ModelSpec& spec,
+                                                  std::string_view type) {
+  constexpr const char* kKey = "layer_types";
+  constexpr std::string_view kFull = "full_attention";
+  const json* const entries = find_layer_entries(config, spec, kKey);
+  if (entries == nullptr) return std::nullopt;
+  std::vector<bool> has_type;
+  for (const json& entry : *entries) {
+    has_type.push_back(entry == type);
+    if (!has_type.back() && entry != kFull)
+      config.add_error(kKey, "has {}; supported are {}, {}", quoted(entry), std::min(type, kFull),
+                       std::max(type, kFull));
+  }
+  return has_type;
 }
 
 void read_sizes(ConfigReader& config, ModelSpec& spec, const SizeKeys& keys) {

@@ -87,6 +87,10 @@ void read_groups(ConfigReader& config, ModelSpec& spec, int64_t groups, int64_t 
 // error, and returns null, for anything else.
 const nlohmann::json* find_layer_entries(ConfigReader& config, const ModelSpec& spec,
                                          const char* key);
+// Returns for each layer whether its entry of layer_types is `type`, not full_attention; nullopt if
+// the key is missing. Adds errors for other entries, and for another number of them.
+std::optional<std::vector<bool>> read_layer_types(ConfigReader& config, const ModelSpec& spec,
+                                                  std::string_view type);
 // Returns a list of layers; nullopt if it is missing.
 std::optional<std::vector<int64_t>> read_layer_list(ConfigReader& config, const ModelSpec& spec,
                                                     const char* key);

@@ -106,14 +106,10 @@ Family gpt2_family() {
 }
 
 Family gpt_bigcode_family() {
-  return {.model_type = "gpt_bigcode",
-          .read = read_gpt_bigcode,
-          .names = kGpt2Names,
-          .prefix = "transformer.",
-          .buffers = kCausalMasks,
-          .lora_targets = kGpt2Targets,
-          .dropouts = {.residual = true, .embedding = true},
-          .pads = false};
+  Family family = gpt2_family();
+  family.model_type = "gpt_bigcode";
+  family.read = read_gpt_bigcode;
+  return family;
 }
 
 Family gptj_family() {

@@ -1,8 +1,6 @@
 // LFM2: Llama with norms of q and k, and short convolutions in place of attention in most layers.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "base/json/json.h"
 #include "model/hf/families/decoder.h"
 
 namespace zeroth::model {
@@ -26,17 +24,11 @@ constexpr NamePair kNames[] = {
 // Layers have attention where layer_types or full_attn_idxs say so, and all of them without either.
 void read_mixers(ConfigReader& config, ModelSpec& spec) {
   const auto listed = read_layer_list(config, spec, "full_attn_idxs");
-  const bool has_types = config.find("layer_types") != nullptr;
-  const nlohmann::json* const types = find_layer_entries(config, spec, "layer_types");
+  const auto convolve = read_layer_types(config, spec, "conv");
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    bool attends = !listed || std::ranges::find(*listed, layer) != listed->end();
-    if (has_types) {
-      const nlohmann::json type = types == nullptr ? "conv" : (*types)[layer];
-      attends = type == "full_attention";
-      if (!attends && type != "conv")
-        config.add_error("layer_types", "has {}; supported are conv, full_attention", quoted(type));
-    }
-    if (!attends) spec.layers[layer].mixer = LayerMixer::kShortConv;
+    const bool convolves = convolve ? (*convolve)[static_cast<size_t>(layer)]
+                                    : listed && std::ranges::find(*listed, layer) == listed->end();
+    if (convolves) spec.layers[layer].mixer = LayerMixer::kShortConv;
   }
   spec.short_conv = {.kernel_size = config.size("conv_L_cache", 3, kMaxWidth),
                      .bias = config.flag("conv_bias", false)};

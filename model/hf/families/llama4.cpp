@@ -1,8 +1,5 @@
 // Llama 4, the text model: experts in some layers, attention within chunks, and every fourth layer
 // without rotary embeddings.
-#include <nlohmann/json.hpp>
-
-#include "base/json/json.h"
 #include "model/hf/families/decoder.h"
 
 namespace zeroth::model {
@@ -39,19 +36,6 @@ void read_sparse(ConfigReader& config, ModelSpec& spec) {
   }
 }
 
-// Reads layer_types, if it is given: they say which layers attend within chunks.
-void read_layer_types(ConfigReader& config, ModelSpec& spec, int64_t chunk) {
-  const nlohmann::json* const types = find_layer_entries(config, spec, "layer_types");
-  if (types == nullptr) return;
-  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    const nlohmann::json& type = (*types)[layer];
-    if (type != "chunked_attention" && type != "full_attention")
-      config.add_error("layer_types", "has {}; supported are chunked_attention, full_attention",
-                       quoted(type));
-    spec.layers[layer].chunk = type == "chunked_attention" ? chunk : 0;
-  }
-}
-
 void read(ConfigReader& config, ModelSpec& spec) {
   read_decoder(config, spec,
                {.max_positions = 131072,
@@ -81,7 +65,10 @@ void read(ConfigReader& config, ModelSpec& spec) {
     layer.qk_norm = rotates;
     layer.scales_queries = !rotates && tunes;
   }
-  read_layer_types(config, spec, chunk);
+  if (const auto in_chunks = read_layer_types(config, spec, "chunked_attention")) {
+    for (int64_t layer = 0; layer < spec.num_layers; ++layer)
+      spec.layers[layer].chunk = (*in_chunks)[static_cast<size_t>(layer)] ? chunk : 0;
+  }
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 // Qwen2 and 2.5, with biases of q, k and v; Qwen3, with norms of q and k; Qwen3-Next and 3.5, with
 // gated delta nets in most layers; their mixtures of experts.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "base/json/json.h"
 #include "model/hf/families/decoder.h"
 
 namespace zeroth::model {
@@ -106,17 +104,11 @@ void read_delta_net(ConfigReader& config, ModelSpec& spec, bool fused) {
     config.add_error("hidden_act", "is not silu, which a gated delta net needs");
   spec.delta_net = net;
   const int64_t interval = std::max<int64_t>(config.size("full_attention_interval", 4), 1);
-  const nlohmann::json* const types = find_layer_entries(config, spec, "layer_types");
+  const auto linear = read_layer_types(config, spec, "linear_attention");
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    const nlohmann::json type = types != nullptr              ? (*types)[layer]
-                                : (layer + 1) % interval == 0 ? "full_attention"
-                                                              : "linear_attention";
-    if (type == "linear_attention") {
-      spec.layers[layer].mixer = LayerMixer::kDeltaNet;
-    } else if (type != "full_attention") {
-      config.add_error("layer_types", "has {}; supported are full_attention, linear_attention",
-                       quoted(type));
-    }
+    const bool is_linear =
+        linear ? (*linear)[static_cast<size_t>(layer)] : (layer + 1) % interval != 0;
+    if (is_linear) spec.layers[layer].mixer = LayerMixer::kDeltaNet;
   }
 }
 
