@@ -92,6 +92,14 @@ Tensor pad_to_shards(const Tensor& x, const TensorParallel& tp) {
   return missing == 0 ? x : at::constant_pad_nd(x, {0, 0, 0, missing});
 }
 
+Tensor unflatten_tokens(const Tensor& y, const Tensor& tokens, const TensorParallelPtr& tp) {
+  return tp ? y.narrow(0, 0, tokens.numel()).unflatten(0, tokens.sizes()) : y;
+}
+
+Tensor flatten_tokens(const Tensor& y, const TensorParallelPtr& tp) {
+  return tp ? pad_to_shards(y.flatten(0, 1), *tp) : y;
+}
+
 Tensor gather_sequence(const Tensor& x, const TensorParallelPtr& tp, const std::string& what) {
   return apply_function(std::make_shared<SequenceCollective>(true, tp, what), {x})[0];
 }

@@ -88,6 +88,13 @@ SequenceShard sequence_shard(int64_t tokens, const TensorParallel& tp);
 // Returns x [tokens, n] followed by the rows of zeros that fill the shards of all ranks.
 torch::Tensor pad_to_shards(const torch::Tensor& x, const TensorParallel& tp);
 
+// Returns y [batch, seq, n] of a micro-batch's tokens [batch, seq], in which form y already is
+// without `tp`; otherwise it is [tokens, n], with the rows of pad_to_shards() behind them.
+torch::Tensor unflatten_tokens(const torch::Tensor& y, const torch::Tensor& tokens,
+                               const TensorParallelPtr& tp);
+// Returns y [batch, seq, n] in the form that unflatten_tokens() takes.
+torch::Tensor flatten_tokens(const torch::Tensor& y, const TensorParallelPtr& tp);
+
 // Returns the shards of all ranks, [rows, n] -> [size * rows, n]; the backward sums the ranks'
 // gradients and keeps this rank's shard. Collective.
 torch::Tensor gather_sequence(const torch::Tensor& x, const TensorParallelPtr& tp,

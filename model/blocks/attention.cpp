@@ -226,10 +226,8 @@ Splits Attention::splits(const std::string& prefix) const {
 }
 
 Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) const {
-  const Tensor& like = tp_ ? batch.tokens : x;
-  const int64_t rows = like.size(0), seq = like.size(1);
   const auto heads = [&](const Tensor& y) {
-    return (tp_ ? y.narrow(0, 0, rows * seq) : y).view({rows, seq, -1, head_dim_});
+    return unflatten_tokens(y, batch.tokens, tp_).unflatten(2, {-1, head_dim_});
   };
   if (!qkv_) {
     const std::vector<Tensor> y = linear(x, {q_.get(), k_.get(), v_.get()}, batch);
@@ -262,7 +260,7 @@ Tensor Attention::attend(const Heads& heads, const MicroBatch& batch) {
                           .first_keys = first_keys,
                           .softcap = softcap_,
                           .sinks = sinks(),
-                          .slopes = slopes_})
+                          .slopes = slopes(heads.q.device())})
         .flatten(2);
   }
   // LibTorch's kernels have none of them.
@@ -312,7 +310,7 @@ Tensor Attention::attend_by_formula(const Heads& heads, const MicroBatch& batch)
                            {.scale = scale_,
                             .softcap = softcap_,
                             .sinks = sinks(),
-                            .slopes = slopes_.defined() ? slopes_.to(heads.q.device()) : Tensor(),
+                            .slopes = slopes(heads.q.device()),
                             .site = drops ? dropout_ : DropoutSite(),
                             .samples = drops ? seeded_samples(batch) : std::vector<SeededSample>(),
                             .first_head = queries_.first,
@@ -322,6 +320,11 @@ Tensor Attention::attend_by_formula(const Heads& heads, const MicroBatch& batch)
 
 Tensor Attention::visible_from(int64_t seq, const MicroBatch& batch) {
   return is_in_chunks(seq) ? tables_->chunks.get(batch, layer_.chunk) : batch.first_keys;
+}
+
+const Tensor& Attention::slopes(torch::Device device) {
+  if (slopes_.defined() && slopes_.device() != device) slopes_ = slopes_.to(device);
+  return slopes_;
 }
 
 Tensor Attention::sinks() const {
@@ -386,7 +389,7 @@ Tensor Attention::output(const Heads& heads, const MicroBatch& batch) {
   Tensor y =
       applies_dropout(dropout_, batch) ? attend_by_formula(heads, batch) : attend(heads, batch);
   if (heads.gate.defined()) y = y * heads.gate.flatten(2).sigmoid();
-  return linear(tp_ ? pad_to_shards(y.flatten(0, 1), *tp_) : y, *o_, batch);
+  return linear(flatten_tokens(y, tp_), *o_, batch);
 }
 
 }  // namespace zeroth::model

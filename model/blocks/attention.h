@@ -137,6 +137,7 @@ class Attention : public Mixer {
   // Returns the factors of the queries, [1 or batch, seq, 1, 1].
   torch::Tensor scale_queries(const torch::Tensor& q, const MicroBatch& batch) const;
   torch::Tensor sinks() const;
+  const torch::Tensor& slopes(torch::Device device);
   // Returns the first token that each one sees; undefined: the row's.
   torch::Tensor visible_from(int64_t seq, const MicroBatch& batch);
   bool is_in_chunks(int64_t seq) const { return layer_.chunk > 0 && seq > layer_.chunk; }
@@ -166,7 +167,7 @@ class Attention : public Mixer {
   std::shared_ptr<Norm> q_norm_, k_norm_;
   std::shared_ptr<SplitNorm> split_q_norm_, split_k_norm_;  // over all heads, on several ranks
   torch::Tensor sinks_;                                     // [heads of this rank]
-  torch::Tensor slopes_;  // CausalAttention::slopes, of this rank's heads
+  torch::Tensor slopes_;  // CausalAttention::slopes, of this rank's heads; where it was last used
 };
 
 }  // namespace zeroth::model

@@ -109,13 +109,9 @@ Splits DeltaNet::splits(const std::string& prefix) const {
 }
 
 DeltaNet::Inputs DeltaNet::project(const Tensor& x, const MicroBatch& batch) const {
-  const Tensor& like = tp_ ? batch.tokens : x;
-  const int64_t rows = like.size(0), seq = like.size(1);
-  const auto of_tokens = [&](const Tensor& y) {
-    return (tp_ ? y.narrow(0, 0, rows * seq) : y).view({rows, seq, -1});
-  };
+  const auto of_tokens = [&](const Tensor& y) { return unflatten_tokens(y, batch.tokens, tp_); };
   const auto of_value_heads = [&](const Tensor& y) {
-    return y.reshape({rows, seq, spec_.value_heads, spec_.value_dim});
+    return y.flatten(2).unflatten(2, {spec_.value_heads, spec_.value_dim});
   };
   if (!spec_.fused) {
     const std::vector<Tensor> y =
@@ -159,7 +155,7 @@ Tensor DeltaNet::forward(const Tensor& x, const MicroBatch& batch) {
                         .beta = in.b.sigmoid().to(torch::kFloat)},
                        {.first_keys = first_keys});
   const Tensor gated = gate_by_silu(in.z.contiguous(), norm_->forward(y.contiguous())).flatten(2);
-  return linear(tp_ ? pad_to_shards(gated.flatten(0, 1), *tp_) : gated, *o_, batch);
+  return linear(flatten_tokens(gated, tp_), *o_, batch);
 }
 
 }  // namespace zeroth::model

@@ -52,10 +52,8 @@ LatentProjection::LatentProjection(const ModelSpec& spec, TensorParallelPtr tp)
 
 AttentionInputs LatentProjection::forward(const Tensor& x, const RopeTable::Angles& angles,
                                           const MicroBatch& batch) const {
-  const Tensor& like = tp_ ? batch.tokens : x;
-  const int64_t rows = like.size(0), seq = like.size(1);
   const auto heads = [&](const Tensor& y, int64_t size) {
-    return (tp_ ? y.narrow(0, 0, rows * seq) : y).view({rows, seq, -1, size});
+    return unflatten_tokens(y, batch.tokens, tp_).unflatten(2, {-1, size});
   };
   const Tensor queries =
       q_ ? linear(x, *q_, batch) : linear(q_norm_->forward(linear(x, *q_a_, batch)), *q_b_, batch);

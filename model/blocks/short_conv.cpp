@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/blocks/main_grad.h"
+#include "model/kernels/sequence_kernels.h"
 
 namespace zeroth::model {
 
@@ -60,22 +61,15 @@ Splits ShortConv::splits(const std::string& prefix) const {
   return splits;
 }
 
-CausalConv ShortConv::visible(const MicroBatch& batch, torch::Device device) const {
-  return {.first_keys = tables_->first_keys.get(batch.first_keys, device)};
-}
-
 Tensor ShortConv::forward(const Tensor& x, const MicroBatch& batch) {
-  const Tensor& like = tp_ ? batch.tokens : x;
-  const int64_t rows = like.size(0), seq = like.size(1);
   std::vector<Tensor> y =
       in_ ? linear(x, *in_, batch).chunk(3, -1) : linear(x, {b_.get(), c_.get(), v_.get()}, batch);
-  for (Tensor& part : y) {
-    if (tp_) part = part.narrow(0, 0, rows * seq).view({rows, seq, -1});
-  }
-  Tensor mixed = causal_conv(y[0] * y[2], deliver_grad(weight_), visible(batch, x.device()));
+  for (Tensor& part : y) part = unflatten_tokens(part, batch.tokens, tp_);
+  Tensor mixed = causal_conv(y[0] * y[2], deliver_grad(weight_),
+                             {.first_keys = tables_->first_keys.get(batch.first_keys, x.device())});
   if (bias_.defined()) mixed = mixed + deliver_grad(bias_);
   const Tensor gated = y[1] * mixed;
-  return linear(tp_ ? pad_to_shards(gated.flatten(0, 1), *tp_) : gated, *out_, batch);
+  return linear(flatten_tokens(gated, tp_), *out_, batch);
 }
 
 }  // namespace zeroth::model

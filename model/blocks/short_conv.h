@@ -11,7 +11,6 @@
 #include "model/blocks/attention.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/mixer.h"
-#include "model/kernels/sequence_kernels.h"
 #include "model/micro_batch.h"
 #include "model/spec.h"
 #include "model/tensor_parallel.h"
@@ -30,9 +29,6 @@ class ShortConv : public Mixer {
   Splits splits(const std::string& prefix) const override;
 
  private:
-  // Returns which tokens the convolution sees.
-  CausalConv visible(const MicroBatch& batch, torch::Device device) const;
-
   TensorParallelPtr tp_;
   int64_t full_channels_, channels_, first_channel_;
   std::shared_ptr<SequenceTables> tables_;
