@@ -73,10 +73,7 @@ TEST_CASE("bloom has ALiBi, and a norm of the embedding") {
   CHECK(parse_bloom({{"n_head", 1}}).alibi_slopes == std::vector<double>{0x1p-8});
   CHECK(parse_bloom({{"n_head", 16}}).alibi_slopes[2] == doctest::Approx(std::exp2(-1.5)));
   CHECK(ropes(spec) == "---");
-  CHECK(spec.norm.kind == NormKind::kLayer);
-  CHECK(spec.norm.eps == 1e-5);
-  CHECK(spec.norm.weight);
-  CHECK(spec.norm.bias);
+  check_layer_norm(spec.norm, 1e-5);
   CHECK(spec.embedding_norm);
   CHECK(spec.qkv_layout == QkvLayout::kGrouped);
   CHECK(spec.activation == Activation::kGeluTanh);

@@ -26,14 +26,6 @@ json gptj(const json& changes = json::object()) {
   return config;
 }
 
-void check_layer_norm(const NormSpec& norm, double eps) {
-  CHECK(norm.kind == NormKind::kLayer);
-  CHECK(norm.eps == eps);
-  CHECK(norm.weight);
-  CHECK(norm.bias);
-  CHECK(norm.weight_offset == 0);
-}
-
 }  // namespace
 
 TEST_CASE("falcon of 7B has one norm, and one key and value head in a stacked product") {

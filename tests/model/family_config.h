@@ -38,6 +38,14 @@ inline ModelSpec parse_family(const std::string& family,
   return parse_model_spec(with(smallest(family), changes).dump(), "config.json");
 }
 
+inline void check_layer_norm(const NormSpec& norm, double eps) {
+  CHECK(norm.kind == NormKind::kLayer);
+  CHECK(norm.eps == eps);
+  CHECK(norm.weight);
+  CHECK(norm.bias);
+  CHECK(norm.weight_offset == 0);
+}
+
 // Returns the message that refuses such a config.json.
 inline std::string refusal(const std::string& family, const nlohmann::json& changes) {
   try {

@@ -13,46 +13,6 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr const char* kFixtures[] = {"llama",
-                                     "llama_head_dim",
-                                     "mistral_window",
-                                     "qwen2",
-                                     "qwen3_tied",
-                                     "gpt2",
-                                     "phi",
-                                     "phi3",
-                                     "glm4",
-                                     "stablelm",
-                                     "gpt_neox",
-                                     "gptj",
-                                     "falcon_40b",
-                                     "cohere",
-                                     "gemma2",
-                                     "nemotron",
-                                     "olmo",
-                                     "olmo2",
-                                     "opt",
-                                     "stablelm_12b",
-                                     "granite4",
-                                     "mixtral",
-                                     "qwen2_moe",
-                                     "gpt_oss",
-                                     "glm4_moe",
-                                     "ernie4_5_moe",
-                                     "llama4_text",
-                                     "deepseek_v2",
-                                     "deepseek_v3",
-                                     "qwen3_next",
-                                     "qwen3_5_text",
-                                     "qwen3_5",
-                                     "qwen3_5_moe_text",
-                                     "bloom",
-                                     "mpt",
-                                     "apertus",
-                                     "lfm2",
-                                     "gpt_bigcode",
-                                     "minicpm3"};
-
 ModelSpec spec_of(const std::string& name) {
   return read_model_spec(fixture(name));
 }
@@ -62,6 +22,7 @@ ModelSpec spec_of(const std::string& name) {
 TEST_CASE("the modules of a model have exactly the parameters of its blocks") {
   for (const char* name : kFixtures) {
     CAPTURE(name);
+    if (spec_of(name).quantization) continue;  // its products are not parameters
     for (const bool biases : {false, true}) {
       ModelSpec spec = spec_of(name);
       if (biases) spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
