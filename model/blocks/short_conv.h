@@ -8,9 +8,9 @@
 #include <string>
 
 #include "device/tensor.h"
-#include "model/blocks/attention.h"
 #include "model/blocks/linear.h"
 #include "model/blocks/mixer.h"
+#include "model/blocks/sequence_tables.h"
 #include "model/micro_batch.h"
 #include "model/spec.h"
 #include "model/tensor_parallel.h"
