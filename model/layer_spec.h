@@ -35,10 +35,11 @@ enum class QkNorm { kNone, kPerHead, kPerHeadOwnWeight, kAllHeads };
 enum class QkvLayout { kSeparate, kStacked, kGrouped };
 
 enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kReluSquared, kXielu };
-enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
+enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope, kProportional };
 
 struct RopeSpec {
   double theta = 10000;
+  int64_t head_dim = 0;      // of the layers that have them; 0: ModelSpec's
   int64_t rotary_dim = 0;    // so many dimensions of each head rotate, its first ones; 0: all
   bool interleaved = false;  // dimensions 2i and 2i + 1 are a pair, not i and i + half
   RopeScaling scaling = RopeScaling::kNone;
@@ -57,6 +58,9 @@ struct RopeSpec {
   // sequences up to the original context and in longer ones.
   std::vector<double> short_factors = {};
   std::vector<double> long_factors = {};
+  // Read by kProportional: this share of the pairs of dimensions rotates, those of the highest
+  // frequencies.
+  double rotated_share = 1;
 };
 
 // Queries at later positions are scaled up: by 1 + scale * log(1 + floor((position + offset) /
@@ -114,6 +118,10 @@ struct RouterSpec {
   double scale = 1;           // of the weights
   bool scales_input = false;  // the weights scale the experts' inputs (Llama 4)
   bool in_fp32 = false;       // logits are computed in fp32, also in runs of 16 bits
+  // The input is normalized, and times 1 / sqrt(hidden size) and a trained vector; the weights are
+  // times a trained factor of each expert, after all else (Gemma 4).
+  bool normalizes_input = false;
+  bool scales_experts = false;
 };
 
 // The experts of a layer: `top_k` of `num_experts` gated MLPs for each token, and one for all of
@@ -130,6 +138,15 @@ struct ExpertsSpec {
   int64_t shared_intermediate_size = 0;
   bool shared_gate = false;  // the shared expert's output is times sigmoid(a product with x)
   double aux_loss_coef = 0;  // of the load balancing loss; 0: none
+  // They are beside the layer's MLP, with norms of their own, not in place of it (Gemma 4).
+  bool beside_mlp = false;
+};
+
+// Each layer has an input of `size` of its own for each token: a row of a table, plus a product of
+// the token's embedding that is normalized (Gemma 4).
+struct PerLayerInputSpec {
+  int64_t vocab_size = 0;  // of the table
+  int64_t size = 0;
 };
 
 // What mixes the tokens of a sequence in a layer.
@@ -156,10 +173,14 @@ struct LayerSpec {
   int64_t window = 0;  // tokens that a token sees, itself included; 0: all before it
   int64_t chunk = 0;   // a token sees those of its chunk of so many positions; 0: all before it
   LayerRope rope = LayerRope::kGlobal;            // ModelSpec::rope or local_rope
+  std::optional<int64_t> head_dim = {};           // unset: ModelSpec's
+  std::optional<int64_t> num_kv_heads = {};       // unset: ModelSpec's
+  bool k_is_v = false;                            // v is the product of k, before k's norm
+  std::optional<int64_t> kv_layer = {};           // the layer before it whose k and v it uses
   std::optional<double> score_scale = {};         // of q k^T; unset: 1 / sqrt(head_dim)
   bool scales_queries = false;                    // by ModelSpec::query_scale
   bool qk_norm = true;                            // ModelSpec::qk_norm applies
-  bool experts = false;                           // ModelSpec::experts in place of an MLP
+  bool experts = false;                           // the layer has ModelSpec::experts
   std::optional<int64_t> intermediate_size = {};  // of the MLP; unset: ModelSpec's
 
   bool operator==(const LayerSpec&) const = default;

@@ -27,11 +27,14 @@ double mean_attended_in_chunks(int64_t seq, int64_t chunk) {
 }
 
 // Return the weights of products that a token passes.
-double attention_weights(const ModelSpec& spec) {
+double attention_weights(const ModelSpec& spec, int64_t index) {
+  const LayerSpec& layer = spec.layer(index);
   const auto hidden = static_cast<double>(spec.hidden_size);
-  const auto queries = static_cast<double>(spec.num_heads * spec.head_dim);
-  const auto keys = static_cast<double>(spec.num_kv_heads * spec.head_dim);
-  if (!spec.latent) return hidden * ((spec.gated_attention ? 3 : 2) * queries + 2 * keys);
+  const auto queries = static_cast<double>(spec.num_heads * spec.layer_head_dim(index));
+  const auto keys = static_cast<double>(spec.layer_kv_heads(index) * spec.layer_head_dim(index));
+  const int products_of_keys = layer.kv_layer ? 0 : layer.k_is_v ? 1 : 2;
+  if (!spec.latent)
+    return hidden * ((spec.gated_attention ? 3 : 2) * queries + products_of_keys * keys);
   const LatentSpec& latent = *spec.latent;
   const auto q_rank = static_cast<double>(latent.q_rank),
              kv_rank = static_cast<double>(latent.kv_rank);
@@ -54,17 +57,21 @@ double mlp_weights(const ModelSpec& spec, int64_t index) {
   double mlp = (spec.gated_mlp ? 3 : 2) * static_cast<double>(spec.mlp_size(index));
   if (spec.layer(index).experts) {
     const ExpertsSpec& experts = *spec.experts;
-    mlp = 3 * static_cast<double>(experts.top_k * experts.intermediate_size +
-                                  experts.shared_intermediate_size) +
-          static_cast<double>(experts.num_experts) + (experts.shared_gate ? 1 : 0);
+    if (!experts.beside_mlp) mlp = 0;
+    mlp += 3 * static_cast<double>(experts.top_k * experts.intermediate_size +
+                                   experts.shared_intermediate_size) +
+           static_cast<double>(experts.num_experts) + (experts.shared_gate ? 1 : 0);
   }
+  if (spec.per_layer_input) mlp += 2 * static_cast<double>(spec.per_layer_input->size);
   return static_cast<double>(spec.hidden_size) * mlp;
 }
 
 // Returns operations of a layer's forward per token that mix tokens.
-double attention_flops(const ModelSpec& spec, const LayerSpec& layer, int64_t seq) {
-  const int64_t v_dim = spec.latent ? spec.latent->v_dim : spec.head_dim;
-  const double channels = static_cast<double>(spec.num_heads * (spec.head_dim + v_dim)) / 2;
+double attention_flops(const ModelSpec& spec, int64_t index, int64_t seq) {
+  const LayerSpec& layer = spec.layer(index);
+  const int64_t head_dim = spec.layer_head_dim(index);
+  const int64_t v_dim = spec.latent ? spec.latent->v_dim : head_dim;
+  const double channels = static_cast<double>(spec.num_heads * (head_dim + v_dim)) / 2;
   return 4 * channels *
          (layer.chunk > 0 ? mean_attended_in_chunks(seq, layer.chunk)
                           : mean_attended_tokens(seq, layer.window));
@@ -74,14 +81,15 @@ double delta_net_flops(const DeltaNetSpec& net) {
   return 6 * static_cast<double>(net.value_heads * net.key_dim * net.value_dim);
 }
 
-double mixer_flops(const ModelSpec& spec, const LayerSpec& layer, int64_t seq) {
+double mixer_flops(const ModelSpec& spec, int64_t index, int64_t seq) {
+  const LayerSpec& layer = spec.layer(index);
   if (layer.mixer == LayerMixer::kDeltaNet)
     return 2 * delta_net_weights(spec) + delta_net_flops(*spec.delta_net);
   if (layer.mixer == LayerMixer::kShortConv) {
     const auto hidden = static_cast<double>(spec.hidden_size);
     return 2 * 4 * hidden * hidden;  // two gates, what they gate, and the output
   }
-  return 2 * attention_weights(spec) + attention_flops(spec, layer, seq);
+  return 2 * attention_weights(spec, index) + attention_flops(spec, index, seq);
 }
 
 }  // namespace
@@ -93,11 +101,41 @@ const LayerSpec& ModelSpec::layer(int64_t index) const {
 }
 
 double ModelSpec::score_scale(int64_t index) const {
-  return layer(index).score_scale.value_or(1 / std::sqrt(static_cast<double>(head_dim)));
+  return layer(index).score_scale.value_or(1 /
+                                           std::sqrt(static_cast<double>(layer_head_dim(index))));
+}
+
+int64_t ModelSpec::layer_head_dim(int64_t index) const {
+  return layer(index).head_dim.value_or(head_dim);
+}
+
+int64_t ModelSpec::layer_kv_heads(int64_t index) const {
+  return layer(index).num_kv_heads.value_or(num_kv_heads);
 }
 
 int64_t ModelSpec::mlp_size(int64_t index) const {
   return layer(index).intermediate_size.value_or(intermediate_size);
+}
+
+CarriedStates carried_states(const ModelSpec& spec, int64_t index) {
+  CarriedStates carried;
+  if (spec.per_layer_input) carried.per_layer_inputs = spec.num_layers - index;
+  for (int64_t user = index; user < spec.num_layers; ++user) {
+    const auto& kv_layer = spec.layer(user).kv_layer;
+    if (!kv_layer || *kv_layer >= index) continue;
+    if (std::ranges::find(carried.kv_layers, *kv_layer) == carried.kv_layers.end())
+      carried.kv_layers.push_back(*kv_layer);
+  }
+  return carried;
+}
+
+int64_t input_size(const ModelSpec& spec, int64_t index) {
+  const CarriedStates carried = carried_states(spec, index);
+  int64_t size = spec.hidden_size;
+  if (spec.per_layer_input) size += carried.per_layer_inputs * spec.per_layer_input->size;
+  for (const int64_t layer : carried.kv_layers)
+    size += 2 * spec.layer_kv_heads(layer) * spec.layer_head_dim(layer);
+  return size;
 }
 
 void override_dropout(ModelSpec& spec, double p) {
@@ -109,9 +147,11 @@ void override_dropout(ModelSpec& spec, double p) {
 }
 
 std::vector<double> block_flops_per_token(const ModelSpec& spec, int64_t seq) {
-  std::vector<double> flops = {0};  // the embedding is no product
+  const int64_t inputs = spec.per_layer_input ? spec.num_layers * spec.per_layer_input->size : 0;
+  // The embedding itself is no product.
+  std::vector<double> flops = {2 * static_cast<double>(spec.hidden_size * inputs)};
   for (int64_t layer = 0; layer < spec.num_layers; ++layer)
-    flops.push_back(mixer_flops(spec, spec.layer(layer), seq) + 2 * mlp_weights(spec, layer));
+    flops.push_back(mixer_flops(spec, layer, seq) + 2 * mlp_weights(spec, layer));
   flops.push_back(2 * static_cast<double>(spec.vocab_size * spec.hidden_size));
   return flops;
 }

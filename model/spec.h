@@ -69,6 +69,7 @@ struct ModelSpec {
   QkNorm qk_norm = QkNorm::kNone;
   NormSpec qk_norm_spec;
   bool qk_norm_after_rope = false;
+  bool v_norm = false;                    // of each head, as qk_norm_spec without a weight
   double score_softcap = 0;               // CausalAttention::softcap
   bool sinks = false;                     // CausalAttention::sinks
   std::vector<double> alibi_slopes = {};  // CausalAttention::slopes, of all heads; empty: none
@@ -84,6 +85,8 @@ struct ModelSpec {
   bool mlp_bias = false;
   bool fused_gate_up = false;  // files hold gate and up as one product: gate's rows, then up's
   std::optional<ExpertsSpec> experts = {};
+  std::optional<PerLayerInputSpec> per_layer_input = {};
+  bool layer_scalar = false;  // a layer's output is times a constant of the model's files
 
   bool conv1d = false;  // weights are stored [in, out] (GPT-2's Conv1D)
   // A trained table is added to the embedding, of max_positions rows after the first
@@ -125,9 +128,24 @@ struct ModelSpec {
   const LayerSpec& layer(int64_t index) const;
   // Returns the factor on the layer's products of q and k.
   double score_scale(int64_t index) const;
-  // Returns the intermediate size of the layer's MLP.
+  // Return sizes of the layer: of its heads, their number, of its MLP.
+  int64_t layer_head_dim(int64_t index) const;
+  int64_t layer_kv_heads(int64_t index) const;
   int64_t mlp_size(int64_t index) const;
 };
+
+// CarriedStates are what the input of a layer holds of each token behind the hidden state, for this
+// layer and those after it.
+struct CarriedStates {
+  int64_t per_layer_inputs = 0;         // those of so many layers, this one's first
+  std::vector<int64_t> kv_layers = {};  // whose keys and values follow, in this order
+};
+
+// Returns what is carried into the layer `index`, or, for num_layers, nothing.
+CarriedStates carried_states(const ModelSpec& spec, int64_t index);
+// Returns the elements of each token in the input of the layer `index`: hidden state and what is
+// carried. num_layers stands for the head.
+int64_t input_size(const ModelSpec& spec, int64_t index);
 
 // Sets every dropout that the family has.
 void override_dropout(ModelSpec& spec, double p);

@@ -36,8 +36,11 @@ std::optional<torch::Dtype> find_dtype(std::string_view DtypeNames::*format,
   return known != std::end(kDtypeNames) ? std::optional(known->dtype) : std::nullopt;
 }
 
-// Ends of names of xIELU's parameters, and the values with which they begin, as in transformers.
-constexpr std::pair<std::string_view, double> kXieluValues[] = {
+// Ends of names of parameters, and the values with which they begin, as in transformers.
+constexpr std::pair<std::string_view, double> kFirstValues[] = {
+    {".router.scale", 1},
+    {".per_expert_scale", 1},
+    {".layer_scalar", 1},
     {".activation.alpha_p", 0.2033823208110246},   // its softplus is 0.8
     {".activation.alpha_n", -1.0502256128148468},  // its softplus is 0.3
     {".activation.beta", 0.5},
@@ -135,7 +138,7 @@ void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
     out.fill_(in_delta_net ? 1 : 1 - spec_.norm.weight_offset);
     return;
   }
-  for (const auto& [end, value] : kXieluValues) {
+  for (const auto& [end, value] : kFirstValues) {
     if (!part.name.ends_with(end)) continue;
     out.fill_(value);
     return;
@@ -149,7 +152,8 @@ void RandomSource::read(const ParamSlice& part, torch::Tensor out) {
   }
   const auto scale = static_cast<float>(range);
   // The padding token's row stays zero.
-  const bool padded = spec_.padding_token >= 0 && part.name == "embedding.weight";
+  const bool padded = spec_.padding_token >= 0 && (part.name == "embedding.weight" ||
+                                                   part.name == "embedding.per_layer.weight");
   const int64_t zeros_end = padded ? (spec_.padding_token + 1) * part.box.shape.back() : 0;
   const int64_t zeros_begin = padded ? zeros_end - part.box.shape.back() : 0;
   fill_by_index(part, std::move(out), [&](int64_t index) {

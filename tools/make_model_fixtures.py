@@ -191,6 +191,15 @@ VARIANTS = {
     "gpt_bigcode_heads": ("gpt_bigcode", GPT2 | dict(multi_query=False, n_inner=40)),
     "minicpm3": ("minicpm3", LATENT_ATTENTION | dict(
         q_lora_rank=8, scale_emb=3, scale_depth=1.0, dim_model_base=4, pad_token_id=None)),
+    # The last two layers use the keys and values of the first two, and have inputs of their own, as all have.
+    "gemma4_text": ("gemma4_text", ROTARY | dict(
+        num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_window=7, pad_token_id=PADDING,
+        layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2, use_double_wide_mlp=True,
+        hidden_size_per_layer_input=4, vocab_size_per_layer_input=64, final_logit_softcapping=3.0)),
+    "gemma4_moe": ("gemma4_text", ROTARY | dict(
+        head_dim=8, global_head_dim=16, sliding_window=7, pad_token_id=None,
+        layer_types=["sliding_attention", "full_attention"], attention_k_eq_v=True, num_global_key_value_heads=1,
+        hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=12)),
 }
 # What read_rope reads and rope_frequencies computes: the kinds with each option of theirs, and lengths.
 LONG = LONGROPE | dict(short_factor=[1.0, 1.25, 1.5, 2.0])
@@ -213,10 +222,12 @@ def scatter_norms(model):
                 parameter.add_(0.3 * torch.randn_like(parameter))
 
 
-def scatter_corrections(model):
-    """Correction biases of routers away from 0, where they are buffers."""
+def scatter_buffers(model):
+    """Correction biases of routers away from 0, and scalars of layers from 1."""
     with torch.no_grad():
         for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                buffer.fill_(0.8)
             if name.endswith("e_score_correction_bias"):
                 buffer.add_(0.1 * torch.randn_like(buffer))
 
@@ -346,7 +357,7 @@ def main():
         kind = AutoModelForImageTextToText if "text_config" in values else AutoModelForCausalLM
         model = kind.from_config(AutoConfig.for_model(family, **values)).eval()
         scatter_norms(model)
-        scatter_corrections(model)
+        scatter_buffers(model)
         slow_decays(model)
         fill_padding(model)
         folder = OUT / name

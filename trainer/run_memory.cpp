@@ -21,15 +21,24 @@ model::Blocks plan_blocks(const ResolvedRun& run) {
   return build_blocks(run, run.spec, engine::fake_tensor_parallel(run.config));
 }
 
+// Returns the elements of each token in the largest input of a block.
+int64_t max_input_size(const model::ModelSpec& spec) {
+  int64_t largest = spec.hidden_size;
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer)
+    largest = std::max(largest, model::input_size(spec, layer));
+  return largest;
+}
+
 engine::EstimateOptions estimate_options(const ResolvedRun& run) {
   const comm::MeshShape shape = engine::grid_shape(run.config, run.num_ranks);
-  return {.shape = shape,
-          .device = run.device,
-          .trains = !run.flags.eval_only,
-          .saves_frozen = !run.adapter,
-          .saves_beside = run.saves_async(),
-          .row_elements = run.samples.seq_len * run.spec.hidden_size / shape[comm::MeshDim::kTp],
-          .max_rows = run.samples.train_samples};
+  return {
+      .shape = shape,
+      .device = run.device,
+      .trains = !run.flags.eval_only,
+      .saves_frozen = !run.adapter,
+      .saves_beside = run.saves_async(),
+      .row_elements = run.samples.seq_len * max_input_size(run.spec) / shape[comm::MeshDim::kTp],
+      .max_rows = run.samples.train_samples};
 }
 
 // Embedding and head grow linearly with the vocabulary, so two small ones determine the full size
@@ -61,11 +70,68 @@ LayerKinds layer_kinds(const model::ModelSpec& spec) {
   for (int64_t index = 0; index < spec.num_layers; ++index) {
     model::LayerSpec layer = spec.layer(index);
     layer.score_scale = spec.score_scale(0);  // costs nothing
+    layer.kv_layer.reset();                   // computed or carried, keys and values are as large
     const auto same = std::ranges::find(found.kinds, layer);
     found.of_layer.push_back(static_cast<size_t>(same - found.kinds.begin()));
     if (same == found.kinds.end()) found.kinds.push_back(layer);
   }
   return found;
+}
+
+// Adds bytes per token that a block's probe did not have in its input and output.
+void add_carried(engine::BlockBytes& bytes, double input, double output) {
+  for (engine::Growth engine::BlockBytes::*of_output :
+       {&engine::BlockBytes::output, &engine::BlockBytes::no_grad, &engine::BlockBytes::forward,
+        &engine::BlockBytes::kept, &engine::BlockBytes::freed})
+    (bytes.*of_output).per_token += output;
+  bytes.backward.per_token += input;
+}
+
+// CarriedBytes are the bytes per token of model::CarriedStates.
+struct CarriedBytes {
+  const model::ModelSpec& spec;
+  double per_element;  // on one of the ranks that split the tokens
+
+  double into(int64_t layer) const {
+    return per_element * static_cast<double>(model::input_size(spec, layer) - spec.hidden_size);
+  }
+  // What a probe of a single layer has: its own input.
+  double own() const {
+    return spec.per_layer_input ? per_element * static_cast<double>(spec.per_layer_input->size) : 0;
+  }
+  bool any() const {
+    for (int64_t layer = 0; layer < spec.num_layers; ++layer)
+      if (into(layer) > 0) return true;
+    return false;
+  }
+};
+
+struct Vocabularies {
+  int64_t small, large, full;
+};
+
+double steps_between(int64_t small, int64_t large) {
+  return static_cast<double>(std::max<int64_t>(1, large - small));
+}
+
+// Sets the last block's bytes, and adds to the first one's, from probes with two small
+// vocabularies.
+void extend_vocabulary(engine::ChainBytes& chain, const std::vector<engine::ProbedBlock>& small,
+                       const std::vector<engine::ProbedBlock>& large, const Vocabularies& sizes) {
+  const double steps = steps_between(sizes.small, sizes.large);
+  for (engine::Growth engine::BlockBytes::*bytes : kAll) {
+    const engine::Growth &min_growth = small.back().bytes.*bytes,
+                         &max_growth = large.back().bytes.*bytes;
+    const engine::Growth each{.fixed = (max_growth.fixed - min_growth.fixed) / steps,
+                              .per_token = (max_growth.per_token - min_growth.per_token) / steps};
+    const double first_each =
+        ((large.front().bytes.*bytes).fixed - (small.front().bytes.*bytes).fixed) / steps;
+    (chain.first.*bytes).fixed += first_each * static_cast<double>(sizes.full - sizes.large);
+    chain.last.*bytes = {
+        .fixed = min_growth.fixed + each.fixed * static_cast<double>(sizes.full - sizes.small),
+        .per_token = min_growth.per_token - each.per_token * static_cast<double>(sizes.small)};
+    (chain.chunked.*bytes).per_token = each.per_token * static_cast<double>(sizes.full);
+  }
 }
 
 // `length`: of the row to run.
@@ -79,6 +145,7 @@ ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
   const auto probe = [&](int64_t vocab_size, const std::vector<model::LayerSpec>& layers) {
     model::ModelSpec spec = plan.spec;
     spec.vocab_size = vocab_size;
+    if (spec.per_layer_input) spec.per_layer_input->vocab_size = vocab_size;
     spec.num_layers = std::ssize(layers);
     spec.layers = layers;
     return engine::probe_blocks(build_blocks(plan, spec, tensor_parallel), options);
@@ -90,43 +157,38 @@ ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
   const int64_t large = even(std::min(vocabulary, kProbeVocabulary)), small = even((large + 1) / 2);
   const LayerKinds kinds = layer_kinds(plan.spec);
   const auto large_probe = probe(large, {kinds.kinds.front()});
-  const auto small_probe = probe(small, {});
-  const auto steps = static_cast<double>(std::max<int64_t>(1, large - small));
-  const auto above = static_cast<double>(vocabulary - small);
+  // Inputs of layers are computed by the first block, which needs one then.
+  const auto small_probe =
+      probe(small, plan.spec.per_layer_input ? std::vector{kinds.kinds.front()}
+                                             : std::vector<model::LayerSpec>());
   engine::ChainBytes chain;
   chain.first = large_probe.front().bytes;  // the factor of an adapter has a gradient as long
   chain.middle = large_probe[1].bytes;
-  for (engine::Growth engine::BlockBytes::*bytes : kAll) {
-    const engine::Growth &min_growth = small_probe.back().bytes.*bytes,
-                         &max_growth = large_probe.back().bytes.*bytes;
-    const engine::Growth each{.fixed = (max_growth.fixed - min_growth.fixed) / steps,
-                              .per_token = (max_growth.per_token - min_growth.per_token) / steps};
-    const double first_each =
-        ((large_probe.front().bytes.*bytes).fixed - (small_probe.front().bytes.*bytes).fixed) /
-        steps;
-    (chain.first.*bytes).fixed += first_each * static_cast<double>(vocabulary - large);
-    chain.last.*
-        bytes = {.fixed = min_growth.fixed + each.fixed * above,
-                 .per_token = min_growth.per_token - each.per_token * static_cast<double>(small)};
-    (chain.chunked.*bytes).per_token = each.per_token * static_cast<double>(vocabulary);
-  }
+  extend_vocabulary(chain, small_probe, large_probe, {small, large, vocabulary});
   const model::VocabShard own(vocabulary, tensor_parallel);
   chain.chunk_tokens = model::default_chunk_rows(plan.device, options.dtype, own.max_local_size);
   std::vector<double> times(static_cast<size_t>(plan.spec.num_layers) + 2,
                             large_probe[1].seconds_per_token);
-  if (kinds.kinds.size() > 1) {
+  const CarriedBytes carried{
+      plan.spec, static_cast<double>(c10::elementSize(options.dtype)) / static_cast<double>(ranks)};
+  add_carried(chain.first, 0, carried.into(0) - carried.own());
+  if (kinds.kinds.size() > 1 || carried.any()) {
     std::vector<engine::ProbedBlock> probes = {large_probe[1]};
     for (size_t kind = 1; kind < kinds.kinds.size(); ++kind)
       probes.push_back(probe(small, {kinds.kinds[kind]})[1]);
     for (size_t layer = 0; layer < kinds.of_layer.size(); ++layer) {
       chain.layers.push_back(probes[kinds.of_layer[layer]].bytes);
+      const auto index = static_cast<int64_t>(layer);
+      add_carried(chain.layers.back(), carried.into(index) - carried.own(),
+                  carried.into(index + 1));
       times[layer + 1] = probes[kinds.of_layer[layer]].seconds_per_token;
     }
   }
   times.front() = large_probe.front().seconds_per_token;
   const double few = small_probe.back().seconds_per_token,
                many = large_probe.back().seconds_per_token;
-  times.back() = std::max(many, few + (many - few) / steps * above);
+  times.back() = std::max(many, few + (many - few) / steps_between(small, large) *
+                                          static_cast<double>(vocabulary - small));
   return {std::move(chain), std::move(times)};
 }
 

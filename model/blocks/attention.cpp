@@ -39,8 +39,8 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
                      const DropoutSite& dropout, TensorParallelPtr tp)
     : tp_(std::move(tp)),
       queries_(queries(spec)),
-      keys_(keys(spec)),
-      head_dim_(spec.head_dim),
+      keys_(keys(spec.layer_kv_heads(layer))),
+      head_dim_(spec.layer_head_dim(layer)),
       qkv_layout_(spec.qkv_layout),
       layer_(spec.layer(layer)),
       gated_(spec.gated_attention),
@@ -81,8 +81,8 @@ Attention::HeadRange Attention::queries(const ModelSpec& spec) const {
   return {tp_ ? tp_->rank() * heads : 0, heads, spec.num_heads, 1};
 }
 
-Attention::HeadRange Attention::keys(const ModelSpec& spec) const {
-  const int64_t num_ranks = tp_size(tp_), all = spec.num_kv_heads;
+Attention::HeadRange Attention::keys(int64_t all) const {
+  const int64_t num_ranks = tp_size(tp_);
   if (!tp_) return {0, all, all, 1};
   if (all >= num_ranks) return {tp_->rank() * (all / num_ranks), all / num_ranks, all, 1};
   const int64_t num_replicas = num_ranks / all;
@@ -90,8 +90,7 @@ Attention::HeadRange Attention::keys(const ModelSpec& spec) const {
 }
 
 void Attention::register_inputs(const ModelSpec& spec) {
-  const int64_t q_size = spec.num_heads * spec.head_dim;
-  const int64_t kv_size = spec.num_kv_heads * spec.head_dim;
+  const int64_t q_size = queries_.total * head_dim_, kv_size = keys_.total * head_dim_;
   const auto projection = [&](const char* name, int64_t out, const WeightShard& shard) {
     return register_module(name, std::make_shared<Linear>(LinearShape{
                                      spec.hidden_size, out, spec.qkv_bias, weight_layout(spec),
@@ -99,7 +98,7 @@ void Attention::register_inputs(const ModelSpec& spec) {
   };
   const int64_t all_rows = q_size + 2 * kv_size;
   if (spec.qkv_layout == QkvLayout::kGrouped && tp_) {
-    const int64_t group_rows = all_rows / spec.num_kv_heads;
+    const int64_t group_rows = all_rows / keys_.total;
     qkv_ = projection(
         "qkv", all_rows,
         {ParallelStyle::kColwise, keys_.first * group_rows, keys_.heads * group_rows, all_rows});
@@ -120,8 +119,9 @@ void Attention::register_inputs(const ModelSpec& spec) {
   };
   const int64_t gated_size = gated_ ? 2 * q_size : q_size;
   q_ = projection("q", gated_size, shard(queries_, 0, gated_size));
+  if (layer_.kv_layer) return;
   k_ = projection("k", kv_size, shard(keys_, q_size, kv_size));
-  v_ = projection("v", kv_size, shard(keys_, q_size + kv_size, kv_size));
+  if (!layer_.k_is_v) v_ = projection("v", kv_size, shard(keys_, q_size + kv_size, kv_size));
 }
 
 void Attention::register_norms(const ModelSpec& spec) {
@@ -145,7 +145,11 @@ void Attention::register_norms(const ModelSpec& spec) {
     }
   };
   add("q_norm", queries_, q_norm_, split_q_norm_);
+  if (layer_.kv_layer) return;
   add("k_norm", keys_, k_norm_, split_k_norm_);
+  NormSpec of_values = norm;
+  of_values.weight = false;
+  if (spec.v_norm) v_norm_ = std::make_shared<Norm>(of_values, head_dim_);
 }
 
 Splits Attention::splits(const std::string& prefix) const {
@@ -176,6 +180,11 @@ Attention::Heads Attention::project(const Tensor& x, const MicroBatch& batch) co
   const auto heads = [&](const Tensor& y) {
     return unflatten_tokens(y, batch.tokens, tp_).unflatten(2, {-1, head_dim_});
   };
+  if (layer_.kv_layer) return {heads(linear(x, *q_, batch)), {}, {}};
+  if (layer_.k_is_v) {
+    const std::vector<Tensor> y = linear(x, {q_.get(), k_.get()}, batch);
+    return {heads(y[0]), heads(y[1]), heads(y[1])};
+  }
   if (!qkv_) {
     const std::vector<Tensor> y = linear(x, {q_.get(), k_.get(), v_.get()}, batch);
     // Attention keeps the values: as parts of one product they would keep queries and keys too.
@@ -291,6 +300,11 @@ void Attention::normalize_all(Heads& heads) const {
   }
 }
 
+void Attention::normalize_each(Heads& heads) const {
+  heads.q = q_norm_->forward(heads.q.contiguous());
+  if (k_norm_) heads.k = k_norm_->forward(heads.k.contiguous());
+}
+
 RopeTable::Angles Attention::angles(const MicroBatch& batch, int64_t seq, const Tensor& like) {
   RopeTable& table = layer_.rope == LayerRope::kLocal ? tables_->local_rope : tables_->rope;
   if (batch.positions.defined()) return table.at(batch.positions, like);
@@ -309,6 +323,11 @@ Tensor Attention::scale_queries(const Tensor& q, const MicroBatch& batch) const 
 }
 
 Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
+  KeysValues own;
+  return forward(x, batch, own);
+}
+
+Tensor Attention::forward(const Tensor& x, const MicroBatch& batch, KeysValues& kv) {
   const int64_t seq = tp_ ? batch.tokens.size(1) : x.size(1);
   if (latent_) return output(latent_->forward(x, angles(batch, seq, x), batch), batch);
   Heads heads = project(x, batch);
@@ -316,18 +335,21 @@ Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
   if (clip_) {
     for (Tensor* part : {&heads.q, &heads.k, &heads.v}) *part = part->clamp(-*clip_, *clip_);
   }
-  const auto normalize_each = [&] {
-    heads.q = q_norm_->forward(heads.q.contiguous());
-    heads.k = k_norm_->forward(heads.k.contiguous());
-  };
+  if (v_norm_) heads.v = v_norm_->forward(heads.v.contiguous());
   const bool normalizes_each = q_norm_ && !normalizes_all_;
-  if (normalizes_each && !norm_after_rope_) normalize_each();
+  if (normalizes_each && !norm_after_rope_) normalize_each(heads);
   if (layer_.rope != LayerRope::kNone) {
     const RopeTable::Angles turns = angles(batch, seq, x);
     heads.q = rotate(heads.q, turns);
-    heads.k = rotate(heads.k, turns);
+    if (heads.k.defined()) heads.k = rotate(heads.k, turns);
   }
-  if (normalizes_each && norm_after_rope_) normalize_each();
+  if (normalizes_each && norm_after_rope_) normalize_each(heads);
+  if (layer_.kv_layer) {
+    heads.k = kv.k;
+    heads.v = kv.v;
+  } else {
+    kv = {heads.k, heads.v};
+  }
   if (query_scale_) heads.q = heads.q * scale_queries(heads.q, batch);
   return output(heads, batch);
 }

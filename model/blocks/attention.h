@@ -40,6 +40,12 @@ struct GpuAttention {
 // sizes 193 to 224 on 8.6, 8.9 and 12.x.
 bool gpu_supports_gqa(const GpuAttention& call);
 
+// KeysValues are a layer's keys and values, [batch, seq, heads, head_dim], of this rank's heads, as
+// attention reads them.
+struct KeysValues {
+  torch::Tensor k, v;
+};
+
 class Attention : public Mixer {
  public:
   // `dropout` is the site at which probabilities are dropped. The ranks of `tp` split the heads.
@@ -47,6 +53,8 @@ class Attention : public Mixer {
             const DropoutSite& dropout = {}, TensorParallelPtr tp = nullptr);
 
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
+  // Reads the keys and values of LayerSpec::kv_layer, or, without one, returns its own in `kv`.
+  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch, KeysValues& kv);
   Splits splits(const std::string& prefix) const override;
 
  private:
@@ -57,11 +65,12 @@ class Attention : public Mixer {
     int num_replicas;  // see Split::num_replicas
   };
   HeadRange queries(const ModelSpec& spec) const;
-  HeadRange keys(const ModelSpec& spec) const;
+  HeadRange keys(int64_t all) const;  // of so many heads
   void register_inputs(const ModelSpec& spec);
   void register_norms(const ModelSpec& spec);
   Heads project(const torch::Tensor& x, const MicroBatch& batch) const;
   void normalize_all(Heads& heads) const;
+  void normalize_each(Heads& heads) const;
   // Returns the angles of the layer's rotary embeddings, which must have some.
   RopeTable::Angles angles(const MicroBatch& batch, int64_t seq, const torch::Tensor& like);
   // Returns the factors of the queries, [1 or batch, seq, 1, 1].
@@ -90,11 +99,11 @@ class Attention : public Mixer {
   bool norm_after_rope_;
   DropoutSite dropout_;
   std::shared_ptr<SequenceTables> tables_;
-  std::shared_ptr<Linear> q_, k_, v_;  // used unless qkv_ is
+  std::shared_ptr<Linear> q_, k_, v_;  // used unless qkv_ is; see LayerSpec::k_is_v and kv_layer
   std::shared_ptr<Linear> qkv_;
   std::shared_ptr<LatentProjection> latent_;  // set: in place of all of them
   std::shared_ptr<Linear> o_;
-  std::shared_ptr<Norm> q_norm_, k_norm_;
+  std::shared_ptr<Norm> q_norm_, k_norm_, v_norm_;
   std::shared_ptr<SplitNorm> split_q_norm_, split_k_norm_;  // over all heads, on several ranks
   torch::Tensor sinks_;                                     // [heads of this rank]
   torch::Tensor slopes_;  // CausalAttention::slopes, of this rank's heads; where it was last used

@@ -1,13 +1,15 @@
 #include "model/blocks/embedding.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "base/error.h"
-#include "model/blocks/linear.h"
 #include "model/blocks/main_grad.h"
 #include "model/custom_function.h"
 #include "model/kernels/fused.h"
@@ -100,6 +102,11 @@ Tensor embed(const Tensor& table, const std::optional<LoraAdapter>& adapter, con
   return y + project(look_up(a, TableLayout::kColumns).mul(adapter->scale), b);
 }
 
+// Returns y times a factor that is rounded to its dtype.
+Tensor times_rounded(const Tensor& y, double factor) {
+  return y * at::full({}, factor, y.options());
+}
+
 }  // namespace
 
 VocabShard::VocabShard(int64_t size, TensorParallelPtr tensor_parallel)
@@ -137,6 +144,33 @@ VocabShard::LocalRows VocabShard::local_rows(const torch::Tensor& tokens) const 
   return {rows.mul(is_local), is_local};
 }
 
+PerLayerInputs::PerLayerInputs(const ModelSpec& spec, TensorParallelPtr tp)
+    : vocab_shard_(spec.per_layer_input->vocab_size, tp),
+      size_(spec.per_layer_input->size),
+      padding_token_(spec.padding_token) {
+  const int64_t all = spec.num_layers * size_;
+  weight_ = register_parameter("weight", meta_parameter({vocab_shard_.local_size, all}));
+  projection_ = register_module(
+      "projection", std::make_shared<Linear>(LinearShape{.in = spec.hidden_size,
+                                                         .out = all,
+                                                         .tp = std::move(tp),
+                                                         .quantization = spec.quantization}));
+  norm_ = register_module("norm", std::make_shared<Norm>(spec.norm, size_));
+}
+
+Tensor PerLayerInputs::forward(const Tensor& embeddings, const MicroBatch& batch) const {
+  const auto root = [](int64_t size) { return std::sqrt(static_cast<double>(size)); };
+  const Tensor rows = embed(weight_, {}, vocab_shard_.tp ? batch.tokens.flatten() : batch.tokens,
+                            vocab_shard_, padding_token_);
+  const Tensor products = linear(embeddings, *projection_, batch) * (1 / root(embeddings.size(-1)));
+  const Tensor projected = norm_->forward(products.unflatten(-1, {-1, size_})).flatten(-2);
+  return (projected + times_rounded(rows, root(size_))) * (1 / std::numbers::sqrt2);
+}
+
+std::optional<Splits> PerLayerInputs::splits(const std::string& prefix) const {
+  return vocab_shard_.splits(prefix + "weight", weight_, /*dim=*/0);
+}
+
 Embedding::Embedding(const ModelSpec& spec, TensorParallelPtr tp)
     : Block("embedding"),
       vocab_shard_(spec.vocab_size, std::move(tp)),
@@ -153,6 +187,9 @@ Embedding::Embedding(const ModelSpec& spec, TensorParallelPtr tp)
   }
   if (spec.embedding_norm)
     norm_ = register_module("norm", std::make_shared<Norm>(spec.norm, spec.hidden_size));
+  if (spec.per_layer_input)
+    per_layer_ =
+        register_module("per_layer", std::make_shared<PerLayerInputs>(spec, vocab_shard_.tp));
 }
 
 void Embedding::add_adapter(int64_t r, double scale) {
@@ -171,6 +208,7 @@ void Embedding::add_positions_adapter(int64_t r, double scale) {
 std::optional<Splits> Embedding::splits() const {
   std::optional<Splits> splits = vocab_shard_.splits("weight", weight_, /*dim=*/0);
   if (splits && adapter_) splits->merge(*vocab_shard_.splits("lora_A", adapter_->factors.a, 1));
+  if (splits && per_layer_) splits->merge(*per_layer_->splits("per_layer."));
   return splits;
 }
 
@@ -189,9 +227,10 @@ Tensor Embedding::forward(const Tensor&, const MicroBatch& batch) {
                   VocabShard(positions_.size(0)), kNoPadding);
   }
   if (multiplier_ != 1 && !rounds_multiplier_) y = y * multiplier_;
-  if (multiplier_ != 1 && rounds_multiplier_) y = y * at::full({}, multiplier_, y.options());
+  if (multiplier_ != 1 && rounds_multiplier_) y = times_rounded(y, multiplier_);
   if (norm_) y = norm_->forward(y);
-  return dropout(y, dropout_, batch, first);
+  y = dropout(y, dropout_, batch, first);
+  return per_layer_ ? at::cat({y, per_layer_->forward(y, batch)}, -1) : y;
 }
 
 Tensor Embedding::local_positions(const MicroBatch& batch) const {

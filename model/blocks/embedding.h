@@ -9,6 +9,7 @@
 
 #include "device/tensor.h"
 #include "model/block.h"
+#include "model/blocks/linear.h"
 #include "model/blocks/lora.h"
 #include "model/blocks/norm.h"
 #include "model/kernels/dropout.h"
@@ -43,13 +44,35 @@ struct VocabShard {
   LocalRows local_rows(const torch::Tensor& tokens) const;
 };
 
+// PerLayerInputs computes what ModelSpec::per_layer_input describes.
+class PerLayerInputs : public torch::nn::Module {
+ public:
+  // Parameters are `weight` [vocab, layers * size], of which the ranks of `tp` split the
+  // vocabulary, those of the Linear `projection` and of the Norm `norm`, which all layers share.
+  PerLayerInputs(const ModelSpec& spec, TensorParallelPtr tp);
+
+  // Returns [..., layers * size], the first layer's first, of the embeddings [..., hidden].
+  torch::Tensor forward(const torch::Tensor& embeddings, const MicroBatch& batch) const;
+  // Returns the split of `weight`, by its name in the block.
+  std::optional<Splits> splits(const std::string& prefix) const;
+
+ private:
+  VocabShard vocab_shard_;
+  int64_t size_;
+  int64_t padding_token_;
+  torch::Tensor weight_;
+  std::shared_ptr<Linear> projection_;
+  std::shared_ptr<Norm> norm_;
+};
+
 class Embedding : public Block {
  public:
   // The ranks of `tp` split the vocabulary; each returns its shard of the tokens.
   explicit Embedding(const ModelSpec& spec, TensorParallelPtr tp = nullptr);
 
-  // Reads batch.tokens and batch.positions; x is not used. Throws an Error when a row is longer
-  // than the position table.
+  // Reads batch.tokens and batch.positions; x is not used. Behind each token's embedding are the
+  // per-layer inputs, in families that have them. Throws an Error when a row is longer than the
+  // position table.
   torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
   bool accumulates_grads() const override { return true; }
   std::optional<Splits> splits() const override;
@@ -76,7 +99,8 @@ class Embedding : public Block {
   torch::Tensor weight_;
   torch::Tensor positions_;  // [offset + max_positions, hidden]; undefined without
   std::optional<LoraAdapter> adapter_, positions_adapter_;
-  std::shared_ptr<Norm> norm_;  // null without
+  std::shared_ptr<Norm> norm_;                 // null without
+  std::shared_ptr<PerLayerInputs> per_layer_;  // null without
 };
 
 }  // namespace zeroth::model

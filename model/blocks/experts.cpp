@@ -316,9 +316,9 @@ Tensor Experts::run_experts(const Tensor& x, const Router::Choice& choice) const
                         inputs)[0];
 }
 
-Tensor Experts::forward(const Tensor& any_x, const MicroBatch& batch) const {
+Tensor Experts::forward(const Tensor& any_x, const Tensor& routed, const MicroBatch& batch) const {
   const Tensor x = any_x.reshape({-1, any_x.size(-1)});
-  Router::Choice choice = router_->forward(x, batch);
+  Router::Choice choice = router_->forward(routed.reshape(x.sizes()), batch);
   Tensor y;
   if (tp_) {
     // Each rank has some of every token's experts.

@@ -31,8 +31,10 @@ class Experts : public torch::nn::Module {
 
   int64_t num_experts() const { return spec_.num_experts; }
 
-  // Returns a tensor in the shape of x [..., hidden].
-  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) const;
+  // Returns a tensor in the shape of x [..., hidden]. The router reads `routed`, in that shape,
+  // too.
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& routed,
+                        const MicroBatch& batch) const;
 
   // See Block::keep_in_fp32().
   std::vector<std::string> keep_in_fp32(const std::string& prefix) const;

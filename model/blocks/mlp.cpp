@@ -21,25 +21,6 @@ namespace {
 
 using torch::Tensor;
 
-// Returns the activation, which has no parameters, of x.
-Tensor apply_activation(const Tensor& x, Activation activation) {
-  switch (activation) {
-    case Activation::kSilu:
-      return at::silu(x);
-    case Activation::kGelu:
-      return at::gelu(x);
-    case Activation::kGeluTanh:
-      return at::gelu(x, "tanh");
-    case Activation::kRelu:
-      return at::relu(x);
-    case Activation::kReluSquared:
-      return at::square(at::relu(x));
-    case Activation::kXielu:
-      break;  // has parameters
-  }
-  return {};
-}
-
 // The backward of SwiGlu recomputes silu(gate).
 struct SwiGlu final : CustomFunction {
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
@@ -99,6 +80,24 @@ struct XieluFunction final : CustomFunction {
 };
 
 }  // namespace
+
+Tensor apply_activation(const Tensor& x, Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return at::silu(x);
+    case Activation::kGelu:
+      return at::gelu(x);
+    case Activation::kGeluTanh:
+      return at::gelu(x, "tanh");
+    case Activation::kRelu:
+      return at::relu(x);
+    case Activation::kReluSquared:
+      return at::square(at::relu(x));
+    case Activation::kXielu:
+      break;  // has parameters
+  }
+  return {};
+}
 
 Tensor gate_by_silu(const Tensor& gate, const Tensor& up) {
   return apply_function(std::make_shared<SwiGlu>(), {gate, up})[0];

@@ -15,6 +15,8 @@
 
 namespace zeroth::model {
 
+// Returns the activation, which has no parameters, of x.
+torch::Tensor apply_activation(const torch::Tensor& x, Activation activation);
 // Returns silu(gate) * up, of two tensors of one shape. Keeps only its inputs.
 torch::Tensor gate_by_silu(const torch::Tensor& gate, const torch::Tensor& up);
 

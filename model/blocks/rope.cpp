@@ -105,6 +105,12 @@ Tensor rope_frequencies(const RopeSpec& spec, int64_t whole_head_dim, int64_t ma
       const auto& factors = is_long ? spec.long_factors : spec.short_factors;
       return 1 / (torch::tensor(factors, torch::kFloat) * unscaled);
     }
+    case RopeScaling::kProportional: {
+      const double pairs = spec.rotated_share * static_cast<double>(head_dim) / 2;
+      Tensor frequencies = 1.0 / unscaled / spec.factor;
+      frequencies.slice(0, static_cast<int64_t>(pairs)).zero_();
+      return frequencies;
+    }
   }
   return {};
 }
@@ -114,7 +120,9 @@ bool depends_on_length(const RopeSpec& spec) {
 }
 
 RopeTable::RopeTable(const RopeSpec& spec, int64_t head_dim, int64_t max_positions)
-    : spec_(spec), head_dim_(head_dim), max_positions_(max_positions) {}
+    : spec_(spec),
+      head_dim_(spec.head_dim > 0 ? spec.head_dim : head_dim),
+      max_positions_(max_positions) {}
 
 RopeTable::Angles RopeTable::angles(const Tensor& positions, int64_t seq,
                                     const Tensor& like) const {

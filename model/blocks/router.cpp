@@ -3,6 +3,7 @@
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/linear.h>
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -54,9 +55,22 @@ Router::Router(const ModelSpec& spec, std::string block, TensorParallelPtr tp)
                                           meta_parameter(spec_.correction_in_row ? row : vector),
                                           /*requires_grad=*/false);
   }
+  if (spec_.normalizes_input) {
+    NormSpec norm = spec.norm;
+    norm.weight = norm.bias = false;
+    norm_ = std::make_shared<Norm>(norm, spec.hidden_size);
+    scale_ = register_parameter("scale", meta_parameter({spec.hidden_size}));
+  }
+  if (spec_.scales_experts)
+    per_expert_scale_ = register_parameter("per_expert_scale", meta_parameter({num_experts_}));
 }
 
-Tensor Router::logits(const Tensor& x) const {
+Tensor Router::logits(const Tensor& any_x) const {
+  Tensor x = any_x;
+  if (norm_) {
+    const double root = std::sqrt(static_cast<double>(x.size(1)));
+    x = norm_->forward(x) * deliver_grad(scale_) * (1 / root);
+  }
   const auto dtype = spec_.in_fp32 ? torch::kFloat : x.scalar_type();
   const Tensor bias = bias_.defined() ? deliver_grad(bias_).to(dtype) : Tensor();
   return at::linear(x.to(dtype), deliver_grad(weight_).to(dtype), bias).to(torch::kFloat);
@@ -100,6 +114,10 @@ Router::Choice Router::forward(const Tensor& x, const MicroBatch& batch) const {
   if (spec_.normalize)
     weights = weights / weights.sum(-1, /*keepdim=*/true).clamp_min(spec_.min_sum);
   if (spec_.scale != 1) weights = weights * spec_.scale;
+  if (per_expert_scale_.defined()) {
+    const Tensor scales = deliver_grad(per_expert_scale_).to(torch::kFloat);
+    weights = weights * scales.index_select(0, experts.flatten()).view(experts.sizes());
+  }
   return {experts, weights.to(x.scalar_type())};
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "device/tensor.h"
+#include "model/blocks/norm.h"
 #include "model/micro_batch.h"
 #include "model/spec.h"
 #include "model/tensor_parallel.h"
@@ -16,8 +17,9 @@ namespace zeroth::model {
 
 class Router : public torch::nn::Module {
  public:
-  // Parameters are `weight` [experts, hidden], and `bias` and `correction_bias` [experts] in
-  // families that have them. They are full on every rank of `tp`.
+  // Parameters are `weight` [experts, hidden], and `bias`, `correction_bias` and `per_expert_scale`
+  // [experts] and `scale` [hidden], of the input, in families that have them. They are full on
+  // every rank of `tp`.
   // `block` is the label of the block that it is in.
   Router(const ModelSpec& spec, std::string block, TensorParallelPtr tp);
 
@@ -43,7 +45,8 @@ class Router : public torch::nn::Module {
   int64_t num_experts_, top_k_;
   double aux_loss_coef_;
   TensorParallelPtr tp_;
-  torch::Tensor weight_, bias_, correction_bias_;
+  torch::Tensor weight_, bias_, correction_bias_, scale_, per_expert_scale_;
+  std::shared_ptr<Norm> norm_;  // of the input; null without
 };
 
 }  // namespace zeroth::model

@@ -32,13 +32,13 @@ class TransformerLayer : public Block {
   bool accumulates_grads() const override { return true; }
   int64_t num_experts() const override { return experts_ ? experts_->num_experts() : 0; }
   std::vector<std::string> keep_in_fp32() const override {
-    return experts_ ? experts_->keep_in_fp32("mlp.") : std::vector<std::string>();
+    return experts_ ? experts_->keep_in_fp32(experts_name_ + ".") : std::vector<std::string>();
   }
   std::optional<Splits> splits() const override {
     if (!tp_) return std::nullopt;
     Splits splits = linear_splits(*this);
     splits.merge(mixer_->splits(mixer_name_ + "."));
-    if (experts_) splits.merge(experts_->splits("mlp."));
+    if (experts_) splits.merge(experts_->splits(experts_name_ + "."));
     return splits;
   }
 
@@ -46,19 +46,43 @@ class TransformerLayer : public Block {
   // Returns what a half of the layer adds to the residual stream.
   torch::Tensor addend(const torch::Tensor& y, const std::shared_ptr<Norm>& norm,
                        const DropoutSite& site, const MicroBatch& batch) const;
-  torch::Tensor feed_forward(const torch::Tensor& x, const MicroBatch& batch) const;
+  // Returns the outputs of MLP and experts. x is the residual stream `stream`, normalized.
+  torch::Tensor feed_forward(const torch::Tensor& x, const torch::Tensor& stream,
+                             const MicroBatch& batch) const;
+  // Returns the hidden state after the layer, which attends with `kv` (Attention::forward).
+  torch::Tensor forward_hidden(const torch::Tensor& x, const torch::Tensor& per_layer_input,
+                               KeysValues& kv, const MicroBatch& batch);
   torch::Tensor forward_parallel(const torch::Tensor& x, const MicroBatch& batch);
+  // Return keys and values as a part of the block's output, and such a part as keys and values.
+  torch::Tensor pack(const KeysValues& kv) const;
+  KeysValues unpack(const torch::Tensor& packed, const MicroBatch& batch) const;
 
   TensorParallelPtr tp_;
+  int64_t index_;
+  LayerSpec layer_;
+  int64_t head_dim_;
+  // What the input has, and what the output has behind the hidden state. Sizes of the input's parts
+  // are those of each token: of the hidden state, of the per-layer inputs of this layer and of
+  // those after it, and of the keys and values of each layer.
+  CarriedStates carried_, carried_out_;
+  std::vector<int64_t> input_sizes_;
   double residual_multiplier_;
   bool parallel_residual_;
   DropoutSite attention_dropout_, mlp_dropout_;  // of each half's output, before the residual sum
   std::shared_ptr<Norm> attention_norm_, attention_post_norm_;  // null where there is none
-  std::string mixer_name_;
+  std::string mixer_name_, experts_name_;
   std::shared_ptr<Mixer> mixer_;
+  std::shared_ptr<Attention> attention_;  // the mixer, if layers share keys and values
   std::shared_ptr<Norm> mlp_norm_, mlp_post_norm_;
-  std::shared_ptr<Mlp> mlp_;          // null in a layer with experts
+  std::shared_ptr<Mlp> mlp_;          // null in a layer with experts, unless they are beside it
   std::shared_ptr<Experts> experts_;  // null in one without
+  // Set if both are: of the MLP's output, and of the experts' input and output.
+  std::shared_ptr<Norm> mlp_branch_norm_, experts_norm_, experts_post_norm_;
+  // Set if the layer has an input of its own.
+  std::shared_ptr<Linear> per_layer_gate_, per_layer_projection_;
+  std::shared_ptr<Norm> per_layer_norm_;
+  Activation activation_;
+  torch::Tensor layer_scalar_;  // undefined without
 };
 
 }  // namespace zeroth::model

@@ -139,14 +139,21 @@ std::optional<std::string> canonical_name(const ModelSpec& spec, const std::stri
   return canonical_name(family_in_files(spec), stored);
 }
 
-std::optional<std::string> skipped_prefix(const Family& family, int64_t num_layers,
+std::optional<std::string> skipped_prefix(const Family& family, const ModelSpec& spec,
                                           const std::string& stored) {
   for (const std::string_view prefix : family.skipped_prefixes)
     if (stored.starts_with(prefix)) return std::string(prefix);
-  if (!family.skips_later_layers) return std::nullopt;
   const auto layer = match(without_prefix(family, stored), "layers.#.");
-  if (!layer || layer->indices.front() < num_layers) return std::nullopt;
-  return stored.substr(0, stored.size() - layer->rest.size());
+  if (!layer) return std::nullopt;
+  const int64_t index = layer->indices.front();
+  if (index >= spec.num_layers) {
+    if (!family.skips_later_layers) return std::nullopt;
+    return stored.substr(0, stored.size() - layer->rest.size());
+  }
+  if (!spec.layer(index).kv_layer) return std::nullopt;
+  for (const std::string_view unused : {"self_attn.k_", "self_attn.v_"})
+    if (layer->rest.starts_with(unused)) return join("layers.*.", unused);
+  return std::nullopt;
 }
 
 bool is_ignored_buffer(const Family& family, const std::string& stored) {

@@ -46,8 +46,8 @@ std::optional<std::string> canonical_name(const Family& family, const std::strin
 std::optional<std::string> canonical_name(const ModelSpec& spec, const std::string& stored);
 
 // Returns what the name of a tensor that transformers skips begins with, and many others' do
-// ("model.layers.61.", "mtp."); nullopt for all other tensors.
-std::optional<std::string> skipped_prefix(const Family& family, int64_t num_layers,
+// ("model.layers.61.", "mtp.", "layers.*.self_attn.k_"); nullopt for all other tensors.
+std::optional<std::string> skipped_prefix(const Family& family, const ModelSpec& spec,
                                           const std::string& stored);
 
 // Returns whether the name is that of a buffer which older files contain and which is no parameter:

@@ -134,7 +134,7 @@ CheckpointSource::CheckpointSource(const std::filesystem::path& directory, const
 void CheckpointSource::add(const std::string& stored, const SafetensorsDirectory::FileTensor& entry,
                            const std::set<std::string>& parameters) {
   if (is_other_tensor(spec_, stored) || is_ignored_buffer(family_, stored)) return;
-  if (skipped_prefix(family_, spec_.num_layers, stored)) return;
+  if (skipped_prefix(family_, spec_, stored)) return;
   const auto piece = stored_piece(family_, stored);
   const auto name = piece ? piece->canonical : canonical_name(family_, stored);
   if (!name || !parameters.contains(parameter_of(spec_, *name))) refuse({stored, entry});
@@ -211,12 +211,14 @@ std::vector<std::string> untrained_tensors(const std::filesystem::path& director
         fmt::format("not trained, and copied to a saved model: {} beside the language model",
                     pluralize(std::ssize(spec.multimodal->others), "tensor")));
   }
-  const bool skips = family.skips_later_layers || !family.skipped_prefixes.empty();
+  const bool shares_kv = std::ranges::any_of(
+      spec.layers, [](const LayerSpec& layer) { return layer.kv_layer.has_value(); });
+  const bool skips = family.skips_later_layers || !family.skipped_prefixes.empty() || shares_kv;
   if (!skips || !has_weights(directory)) return lines;
   std::map<std::string, int64_t> skipped;  // by prefix
   const SafetensorsDirectory files(directory);
   for (const auto& [stored, entry] : files.entries()) {
-    const auto prefix = skipped_prefix(family, spec.num_layers, stored);
+    const auto prefix = skipped_prefix(family, spec, stored);
     if (prefix && !is_other_tensor(spec, stored)) ++skipped[*prefix];
   }
   std::vector<std::string> counts;

@@ -102,9 +102,10 @@ struct RopeKeys {
   // rope_scaling adds to that of full_attention.
   const char* layer_type = nullptr;
   std::optional<int64_t> context = {};  // original_max_position_embeddings if it is missing
-  const char* parameters = nullptr;     // JSON of rope_parameters if it is missing
-  bool has_alpha = false;               // of dynamic scaling: a constant factor of theta (Hunyuan)
-  bool yarn_is_longrope = false;        // "yarn" and "su" are older names of longrope (Phi 3)
+  // JSON of rope_parameters, or of its object for the layer type, if it is missing.
+  const char* parameters = nullptr;
+  bool has_alpha = false;         // of dynamic scaling: a constant factor of theta (Hunyuan)
+  bool yarn_is_longrope = false;  // "yarn" and "su" are older names of longrope (Phi 3)
 };
 
 // Reads the rotary part of config.json, in its old and its new spelling (spec_rope.cpp): theta,

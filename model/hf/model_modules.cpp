@@ -77,6 +77,8 @@ class ModuleList {
     std::vector<std::string> router = {label + "router.weight"};
     if (experts.router.bias) router.push_back(label + "router.bias");
     if (experts.router.correction_bias) router.push_back(label + "router.correction_bias");
+    if (experts.router.normalizes_input) router.push_back(label + "router.scale");
+    if (experts.router.scales_experts) router.push_back(label + "router.per_expert_scale");
     add_bare(router);
     std::vector<std::string> matrices = {label + "experts.gate_up", label + "experts.down"};
     if (experts.bias) {
@@ -89,17 +91,20 @@ class ModuleList {
     if (experts.shared_gate) add(Kind::kProduct, label + "shared_gate");
   }
 
-  void add_attention(const std::string& label) {
+  void add_attention(const std::string& label, const LayerSpec& layer) {
+    const bool has_k = !layer.kv_layer;
     if (spec_.latent) {
       add_latent(label + "latent.");
     } else if (spec_.qkv_layout == QkvLayout::kSeparate) {
-      for (const char* name : {"q", "k", "v"}) add(Kind::kProduct, label + name, spec_.qkv_bias);
+      add(Kind::kProduct, label + "q", spec_.qkv_bias);
+      if (has_k) add(Kind::kProduct, label + "k", spec_.qkv_bias);
+      if (has_k && !layer.k_is_v) add(Kind::kProduct, label + "v", spec_.qkv_bias);
     } else {
       add(Kind::kProduct, label + "qkv", spec_.qkv_bias);
     }
     if (spec_.qk_norm != QkNorm::kNone && spec_.qk_norm_spec.weight) {
-      for (const char* name : {"q_norm", "k_norm"})
-        add(Kind::kNorm, label + name, spec_.qk_norm_spec.bias);
+      add(Kind::kNorm, label + "q_norm", spec_.qk_norm_spec.bias);
+      if (has_k) add(Kind::kNorm, label + "k_norm", spec_.qk_norm_spec.bias);
     }
     add(Kind::kProduct, label + "o", spec_.o_bias);
   }
@@ -123,10 +128,10 @@ class ModuleList {
     add(Kind::kProduct, label + "out", bias);
   }
 
-  void add_mixer(const std::string& label, LayerMixer mixer) {
-    switch (mixer) {
+  void add_mixer(const std::string& label, const LayerSpec& layer) {
+    switch (layer.mixer) {
       case LayerMixer::kAttention:
-        return add_attention(label);
+        return add_attention(label, layer);
       case LayerMixer::kDeltaNet:
         return add_delta_net(label);
       case LayerMixer::kShortConv:
@@ -138,20 +143,32 @@ class ModuleList {
     const bool before = spec_.norm_placement != NormPlacement::kPost;
     const bool after = spec_.norm_placement != NormPlacement::kPre;
     if (before) add_norm(label + "attention_norm");
-    add_mixer(label + mixer_module(layer.mixer) + ".", layer.mixer);
+    add_mixer(label + mixer_module(layer.mixer) + ".", layer);
     const std::string attention = parent(modules_.back().path);
     if (after) add_norm(label + "attention_post_norm");
     if (before && spec_.parallel_residual != ParallelResidual::kOneNorm)
       add_norm(label + "mlp_norm");
     if (spec_.sinks) add_bare({label + "attention.sinks"});
-    if (layer.experts) {
+    const bool beside = spec_.experts && spec_.experts->beside_mlp;
+    if (layer.experts && beside) {
+      add_experts(label + "experts.");
+      for (const char* name : {"mlp_branch_norm", "experts_norm", "experts_post_norm"})
+        add_norm(label + name);
+    } else if (layer.experts) {
       add_experts(label + "mlp.");
-    } else {
+    }
+    if (!layer.experts || beside) {
       add_mlp(label + "mlp.");
       others_.insert(parent(modules_.back().path) + (spec_.family == "gpt2" ? ".act" : ".act_fn"));
     }
     const std::string mlp = parent(modules_.back().path);
     if (after) add_norm(label + "mlp_post_norm");
+    if (spec_.per_layer_input) {
+      add(Kind::kProduct, label + "per_layer_gate");
+      add(Kind::kProduct, label + "per_layer_projection");
+      add_norm(label + "per_layer_norm");
+    }
+    if (spec_.layer_scalar) add_bare({label + "layer_scalar"});
     if (spec_.family == "gpt2")
       others_.insert({attention + ".attn_dropout", attention + ".resid_dropout", mlp + ".dropout"});
   }
@@ -199,7 +216,7 @@ std::string module_of(std::string_view parameter) {
 
 bool is_trainable(std::string_view parameter) {
   constexpr std::string_view kConstants[] = {".correction_bias", ".activation.beta",
-                                             ".activation.eps"};
+                                             ".activation.eps", ".layer_scalar"};
   return std::ranges::none_of(kConstants,
                               [&](std::string_view end) { return parameter.ends_with(end); });
 }
@@ -209,6 +226,11 @@ std::vector<ModelModule> list_modules(const ModelSpec& spec) {
   list.add(Kind::kEmbedding, "embedding");
   if (spec.learned_positions) list.add(Kind::kPositions, kPositionsModule);
   if (spec.embedding_norm) list.add_norm("embedding.norm");
+  if (spec.per_layer_input) {
+    list.add_bare({"embedding.per_layer.weight"});
+    list.add(Kind::kProduct, "embedding.per_layer.projection");
+    list.add_norm("embedding.per_layer.norm");
+  }
   for (int64_t layer = 0; layer < spec.num_layers; ++layer)
     list.add_layer(fmt::format("layers.{}.", layer), spec.layer(layer));
   list.add_norm("head.norm");

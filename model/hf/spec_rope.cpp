@@ -43,15 +43,20 @@ constexpr const char* kFullAttention = "full_attention";
 constexpr const char* kSlidingAttention = "sliding_attention";
 
 constexpr std::pair<std::string_view, RopeScaling> kKinds[] = {
-    {"default", RopeScaling::kNone},    {"linear", RopeScaling::kLinear},
-    {"dynamic", RopeScaling::kDynamic}, {"llama3", RopeScaling::kLlama3},
-    {"yarn", RopeScaling::kYarn},       {"longrope", RopeScaling::kLongRope}};
+    {"default", RopeScaling::kNone},
+    {"linear", RopeScaling::kLinear},
+    {"dynamic", RopeScaling::kDynamic},
+    {"llama3", RopeScaling::kLlama3},
+    {"yarn", RopeScaling::kYarn},
+    {"longrope", RopeScaling::kLongRope},
+    {"proportional", RopeScaling::kProportional}};
 
 RopeScaling read_kind(ConfigReader& rope, const RopeKeys& keys) {
   const std::string old_kind = rope.text("type", "default");
   std::string kind = rope.text("rope_type", old_kind);
   if (keys.yarn_is_longrope && (kind == "yarn" || kind == "su")) kind = "longrope";
-  return rope.choose("rope_type", kind, kKinds, "default, linear, dynamic, llama3, yarn, longrope");
+  return rope.choose("rope_type", kind, kKinds,
+                     "default, linear, dynamic, llama3, yarn, longrope, proportional");
 }
 
 void read_llama3(ConfigReader& rope, RopeSpec& spec) {
@@ -106,6 +111,10 @@ void read_longrope(ConfigReader& rope, int64_t head_dim, RopeSpec& spec) {
 void read_scaling(ConfigReader& rope, int64_t head_dim, int64_t max_positions,
                   std::optional<int64_t> context, RopeSpec& spec) {
   if (spec.scaling == RopeScaling::kNone) return;
+  if (spec.scaling == RopeScaling::kProportional) {
+    spec.factor = rope.positive("factor", 1.0);
+    return;
+  }
   const bool extends =
       spec.scaling != RopeScaling::kLinear && spec.scaling != RopeScaling::kDynamic;
   if (extends) {
@@ -138,11 +147,17 @@ Section require_object(ConfigReader& config, Section section) {
 }
 
 // Returns the object that has the rotary parameters of the layers of one type.
-Section find_layer_parameters(ConfigReader& config, const char* layer_type) {
+Section find_layer_parameters(ConfigReader& config, const RopeKeys& keys) {
   const json* const parameters = config.find("rope_parameters");
   const json* const scaling = config.find("rope_scaling");
   Section found{"rope_parameters", json::object()};
-  if (parameters != nullptr) found = require_object(config, {found.key, *parameters});
+  if (parameters != nullptr) {
+    found = require_object(config, {found.key, *parameters});
+  } else if (keys.parameters != nullptr) {
+    found.object[keys.layer_type] =
+        parse_json(keys.parameters, {.name = found.key, .limits = kConfigLimits});
+  }
+  const char* const layer_type = keys.layer_type;
   const auto own = found.object.find(layer_type);
   if (own == found.object.end() && !found.object.empty())
     config.add_error(found.key, "has no {}, one of this model's types of layers", layer_type);
@@ -162,7 +177,7 @@ Section find_layer_parameters(ConfigReader& config, const char* layer_type) {
 
 // Returns the object that has the rotary parameters, empty if there is none.
 Section find_parameters(ConfigReader& config, const RopeKeys& keys) {
-  if (keys.layer_type != nullptr) return find_layer_parameters(config, keys.layer_type);
+  if (keys.layer_type != nullptr) return find_layer_parameters(config, keys);
   const json* parameters = config.find("rope_parameters");
   const json* scaling = config.find("rope_scaling");
   Section found{"rope_parameters", json::object()};
@@ -192,6 +207,12 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
   ConfigReader rope(section.object, section.key + ".");
   spec.theta = rope.positive("rope_theta", spec.theta);
   partial_factor = rope.positive("partial_rotary_factor", partial_factor);
+  spec.scaling = read_kind(rope, keys);
+  if (spec.scaling == RopeScaling::kProportional) {
+    spec.rotated_share = std::exchange(partial_factor, 1);
+    if (spec.rotated_share > 1)
+      rope.add_error("partial_rotary_factor", "is {}, expected at most 1", spec.rotated_share);
+  }
   const auto rotary_dim =
       static_cast<int64_t>(static_cast<double>(head_dim) * std::clamp(partial_factor, 0.0, 1.0));
   if (partial_factor > 1 || (partial_factor != 1 && !keys.is_partial)) {
@@ -206,7 +227,6 @@ RopeSpec read_rope(ConfigReader& config, int64_t head_dim, int64_t max_positions
   for (const char* layer_type : {kFullAttention, kSlidingAttention}) rope.reject(layer_type);
   for (const char* key : {"mrope_section", "mrope_interleaved"})
     keys.has_sections ? void(rope.find(key)) : rope.reject(key);
-  spec.scaling = read_kind(rope, keys);
   if (keys.has_alpha && spec.scaling == RopeScaling::kDynamic && rope.find("alpha") != nullptr) {
     const auto dim = static_cast<double>(head_dim);
     const double alpha = rope.positive("alpha");

@@ -101,23 +101,6 @@ TEST_CASE("a token sees nothing after it") {
   CHECK(difference(a.narrow(1, 5, 4), b.narrow(1, 5, 4)) > 1e-2);
 }
 
-TEST_CASE("a window mask follows length and dtype") {
-  WindowMask mask(2);
-  const Tensor like = torch::zeros({});
-  const double inf = std::numeric_limits<double>::infinity();
-  CHECK(torch::equal(
-      mask.get(3, like),
-      torch::tensor({{0.0, -inf, -inf}, {0.0, 0.0, -inf}, {-inf, 0.0, 0.0}}, torch::kFloat32)));
-  CHECK(mask.get(5, like).size(0) == 5);
-  const Tensor first = torch::tensor({{0, 0, 2}, {0, 1, 1}}, torch::kLong);
-  CHECK(torch::equal(mask.get(3, like, first)[0].isinf().logical_not(),
-                     torch::tensor({{1, 0, 0}, {1, 1, 0}, {0, 0, 1}}, torch::kBool)));
-  CHECK(torch::equal(mask.get(3, like, first)[1].isinf().logical_not(),
-                     torch::tensor({{1, 0, 0}, {0, 1, 0}, {0, 1, 1}}, torch::kBool)));
-  CHECK(mask.get(3, like).dim() == 2);
-  CHECK((mask.get(5, like.to(torch::kBFloat16)).scalar_type() == torch::kBFloat16));
-}
-
 TEST_CASE("keys are shared where a GPU's kernel for the case shares them") {
   for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
     for (const int capability : {80, 86, 89, 90, 100, 120}) {

@@ -108,15 +108,33 @@ TEST_CASE("a family names its head, which has no prefix") {
 
 TEST_CASE("tensors of later layers and with a family's prefixes are skipped") {
   const Family family = stacked_family();
-  CHECK(skipped_prefix(family, 4, "model.layers.4.mlp.up.weight") == "model.layers.4.");
-  CHECK(skipped_prefix(family, 4, "layers.61.eh_proj.weight") == "layers.61.");
-  CHECK(skipped_prefix(family, 4, "mtp.layers.0.mlp.up.weight") == "mtp.");
+  ModelSpec spec;
+  spec.num_layers = 4;
+  CHECK(skipped_prefix(family, spec, "model.layers.4.mlp.up.weight") == "model.layers.4.");
+  CHECK(skipped_prefix(family, spec, "layers.61.eh_proj.weight") == "layers.61.");
+  CHECK(skipped_prefix(family, spec, "mtp.layers.0.mlp.up.weight") == "mtp.");
   for (const char* name : {"model.layers.3.mlp.up.weight", "model.mtp.weight", "mtps.weight",
                            "model.layers.x.weight", "layer.7.weight", "model.layers.7"}) {
-    CHECK_FALSE(skipped_prefix(family, 4, name));
+    CHECK_FALSE(skipped_prefix(family, spec, name));
   }
-  CHECK_FALSE(skipped_prefix(*find_family("llama"), 4, "model.layers.4.mlp.up.weight"));
-  CHECK_FALSE(skipped_prefix(*find_family("llama"), 4, "mtp.norm.weight"));
+  CHECK_FALSE(skipped_prefix(*find_family("llama"), spec, "model.layers.4.mlp.up.weight"));
+  CHECK_FALSE(skipped_prefix(*find_family("llama"), spec, "mtp.norm.weight"));
+}
+
+TEST_CASE("keys and values of layers that use those of others are skipped") {
+  const Family& family = *find_family("gemma4_text");
+  ModelSpec spec;
+  spec.num_layers = 3;
+  spec.layers.resize(3);
+  spec.layers[2].kv_layer = 1;
+  for (const std::string name : {"self_attn.k_proj.weight", "self_attn.k_norm.weight"})
+    CHECK(skipped_prefix(family, spec, "model.layers.2." + name) == "layers.*.self_attn.k_");
+  CHECK(skipped_prefix(family, spec, "model.layers.2.self_attn.v_proj.weight") ==
+        "layers.*.self_attn.v_");
+  for (const char* name :
+       {"model.layers.1.self_attn.k_proj.weight", "model.layers.2.self_attn.q_proj.weight",
+        "model.layers.3.mlp.up.weight"})
+    CHECK_FALSE(skipped_prefix(family, spec, name));
 }
 
 TEST_CASE("only full names are pieces or stacked parameters") {

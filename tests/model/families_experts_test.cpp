@@ -196,8 +196,9 @@ TEST_CASE("glm4_moe routes by a sigmoid with a correction, in groups") {
   CHECK(spec.rope.rotary_dim == 2);
   CHECK_FALSE(spec.rope.interleaved);
   CHECK(spec.qk_norm == QkNorm::kNone);
-  CHECK(skipped_prefix(family_of(spec), 3, "model.layers.3.eh_proj.weight") == "model.layers.3.");
-  CHECK_FALSE(skipped_prefix(family_of(spec), 3, "model.layers.2.mlp.gate.weight"));
+  CHECK(skipped_prefix(family_of(spec), spec, "model.layers.3.eh_proj.weight") ==
+        "model.layers.3.");
+  CHECK_FALSE(skipped_prefix(family_of(spec), spec, "model.layers.2.mlp.gate.weight"));
   check_names(spec, {{"layers.1.mlp.router.correction_bias",
                       "model.layers.1.mlp.gate.e_score_correction_bias"}});
   check_refusals("glm4_moe",

@@ -239,6 +239,11 @@ double read_dropout(ConfigReader& config, const std::string& key, double fallbac
   return p;
 }
 
+double read_softcap(ConfigReader& config, const char* key, double fallback) {
+  const bool null = config.has(key) && config.find(key) == nullptr;
+  return null || (fallback == 0 && !config.has(key)) ? 0 : config.positive(key, fallback);
+}
+
 void require_multiple(ConfigReader& config, const char* key, int64_t value, const char* divisor_key,
                       int64_t divisor) {
   if (divisor > 0 && value % divisor != 0) {

@@ -124,6 +124,8 @@ void use_alibi(ModelSpec& spec, std::vector<double> slopes);
 Activation read_activation(ConfigReader& config, const std::string& key,
                            const std::string& fallback);
 double read_dropout(ConfigReader& config, const std::string& key, double fallback);
+// Returns the cap of scores or logits, 0 for none, which null means.
+double read_softcap(ConfigReader& config, const char* key, double fallback);
 void require_multiple(ConfigReader& config, const char* key, int64_t value, const char* divisor_key,
                       int64_t divisor);
 

@@ -38,8 +38,8 @@ void read_experts(ConfigReader& config, ModelSpec& spec, const ExpertKeys& keys)
     experts.aux_loss_coef = coefficient;
   }
   config.reject("router_jitter_noise");
-  if (spec.activation != Activation::kSilu)
-    config.add_error("hidden_act", "is not silu, which experts need");
+  if (spec.activation != Activation::kSilu && spec.activation != Activation::kGeluTanh)
+    config.add_error("hidden_act", "is neither silu nor gelu_pytorch_tanh, which experts need");
   spec.experts = experts;
   for (LayerSpec& layer : spec.layers) layer.experts = true;
 }

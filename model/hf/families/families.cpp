@@ -23,6 +23,7 @@ Family falcon_family();
 Family gemma_family();
 Family gemma2_family();
 Family gemma3_text_family();
+Family gemma4_text_family();
 Family glm_family();
 Family glm4_family();
 Family glm4_moe_family();
@@ -82,6 +83,7 @@ const auto& table() {
                                     gemma_family(),
                                     gemma2_family(),
                                     gemma3_text_family(),
+                                    gemma4_text_family(),
                                     glm_family(),
                                     glm4_family(),
                                     glm4_moe_family(),
@@ -127,15 +129,15 @@ const auto& table() {
 }
 
 constexpr std::string_view kGemma3[] = {"gemma3_text"};
+constexpr std::string_view kGemma4[] = {"gemma4_text"};
 constexpr std::string_view kMistral3[] = {"mistral", "ministral3"};
 constexpr std::string_view kLlama4[] = {"llama4_text"};
 constexpr std::string_view kQwen35[] = {"qwen3_5_text"};
 constexpr std::string_view kQwen35Moe[] = {"qwen3_5_moe_text"};
-constexpr MultimodalFamily kMultimodal[] = {{"gemma3", kGemma3, /*tied=*/true},
-                                            {"llama4", kLlama4, /*tied=*/false},
-                                            {"mistral3", kMistral3, /*tied=*/true},
-                                            {"qwen3_5", kQwen35, /*tied=*/false},
-                                            {"qwen3_5_moe", kQwen35Moe, /*tied=*/false}};
+constexpr MultimodalFamily kMultimodal[] = {
+    {"gemma3", kGemma3, /*tied=*/true},   {"gemma4", kGemma4, /*tied=*/true},
+    {"llama4", kLlama4, /*tied=*/false},  {"mistral3", kMistral3, /*tied=*/true},
+    {"qwen3_5", kQwen35, /*tied=*/false}, {"qwen3_5_moe", kQwen35Moe, /*tied=*/false}};
 
 }  // namespace
 

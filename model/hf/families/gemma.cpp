@@ -54,12 +54,6 @@ void read_sandwich(ConfigReader& config, ModelSpec& spec, DecoderKeys keys) {
   for (LayerSpec& layer : spec.layers) layer.score_scale = scale;
 }
 
-// Returns a cap that is off if it is null.
-double read_softcap(ConfigReader& config, const char* key, double fallback) {
-  const bool null = config.has(key) && config.find(key) == nullptr;
-  return null || (fallback == 0 && !config.has(key)) ? 0 : config.positive(key, fallback);
-}
-
 void read_gemma2(ConfigReader& config, ModelSpec& spec) {
   read_sandwich(config, spec, {.max_positions = 8192, .window = {.full_every = 2}});
   spec.score_softcap = read_softcap(config, "attn_logit_softcapping", 50);
