@@ -211,6 +211,7 @@ ROPES = [
     (rope("yarn", **(YARN | dict(factor=None, beta_slow=2.0, beta_fast=0))), 64),
     (rope("yarn", **YARN, mscale=0.707), 64), (rope("longrope", **LONG), 16), (rope("longrope", **LONG), 17),
     (rope("longrope", **LONG, factor=32.0), 17), (rope("longrope", **LONG, attention_factor=1.25), 8),
+    (rope("proportional"), 64), (rope("proportional", partial_rotary_factor=0.6, factor=2.0), 64),
 ]
 
 

@@ -144,6 +144,131 @@ TEST_CASE("gemma3_text has two rotary embeddings, and norms of q and k") {
                    "rope_parameters.full_attention.truncate is false; only true is supported"}});
 }
 
+TEST_CASE("gemma4_text has heads of two sizes, and inputs of each layer") {
+  const json small = {{"vocab_size_per_layer_input", 64}};
+  const ModelSpec spec = parse_family("gemma4_text", with(small, {{"num_hidden_layers", 7}}));
+  CHECK(windows(spec) == Windows{512, 512, 512, 512, 512, 0, 0});
+  CHECK(ropes(spec) == "LLLLLGG");
+  CHECK(spec.layer_head_dim(0) == 256);
+  CHECK(spec.layer_head_dim(5) == 512);
+  CHECK(spec.rope.head_dim == 512);
+  CHECK(spec.local_rope.head_dim == 256);
+  CHECK(spec.layer_kv_heads(5) == 4);
+  CHECK(spec.rope.scaling == RopeScaling::kProportional);
+  CHECK(spec.rope.rotated_share == 0.25);
+  CHECK(spec.rope.theta == 1000000);
+  CHECK(spec.rope.rotary_dim == 0);
+  CHECK(spec.local_rope.scaling == RopeScaling::kNone);
+  CHECK(spec.local_rope.theta == 10000);
+  CHECK(spec.max_positions == 131072);
+  CHECK(spec.norm.weight_offset == 0);
+  CHECK(spec.norm_placement == NormPlacement::kSandwich);
+  CHECK(spec.qk_norm == QkNorm::kPerHead);
+  CHECK(spec.v_norm);
+  CHECK(spec.layer_scalar);
+  CHECK(spec.score_scale(0) == 1);
+  CHECK(spec.activation == Activation::kGeluTanh);
+  CHECK(spec.embedding_multiplier == std::sqrt(32.0));
+  CHECK(spec.rounds_embedding_multiplier);
+  CHECK(spec.logits_softcap == 0);
+  CHECK(spec.padding_token == 0);
+  CHECK(spec.tie_word_embeddings);
+  CHECK(spec.per_layer_input->size == 256);
+  CHECK(spec.per_layer_input->vocab_size == 64);
+  CHECK_FALSE(spec.experts);
+  CHECK(input_size(spec, 0) == 32 + 7 * 256);
+  CHECK(input_size(spec, 6) == 32 + 256);
+  CHECK(input_size(spec, 7) == 32);
+  CHECK_FALSE(parse_family("gemma4_text", {{"hidden_size_per_layer_input", 0}}).per_layer_input);
+  CHECK_FALSE(
+      parse_family("gemma4_text", {{"hidden_size_per_layer_input", nullptr}}).per_layer_input);
+  const json own = {{"2", {{"head_dim", 24}, {"num_key_value_heads", 2}}}};
+  const ModelSpec written =
+      parse_family("gemma4_text", with(small, {{"per_layer_config", own}, {"head_dim", 16}}));
+  CHECK(written.layer_head_dim(1) == 16);
+  CHECK(written.layer_head_dim(2) == 24);
+  CHECK(written.layer_kv_heads(2) == 2);
+  CHECK(written.layer_kv_heads(1) == 4);
+  check_names(
+      spec, {{"embedding.per_layer.weight", "model.embed_tokens_per_layer.weight"},
+             {"embedding.per_layer.projection.weight", "model.per_layer_model_projection.weight"},
+             {"embedding.per_layer.norm.weight", "model.per_layer_projection_norm.weight"},
+             {"layers.1.mlp_norm.weight", "model.layers.1.pre_feedforward_layernorm.weight"},
+             {"layers.1.per_layer_gate.weight", "model.layers.1.per_layer_input_gate.weight"},
+             {"layers.1.per_layer_projection.weight", "model.layers.1.per_layer_projection.weight"},
+             {"layers.1.per_layer_norm.weight", "model.layers.1.post_per_layer_input_norm.weight"},
+             {"layers.1.layer_scalar", "model.layers.1.layer_scalar"}});
+}
+
+TEST_CASE("gemma4_text shares keys and values, and may have experts beside the MLP") {
+  const json small = {{"vocab_size_per_layer_input", 64}, {"hidden_size_per_layer_input", 0}};
+  const json types = {"sliding_attention", "full_attention", "sliding_attention",
+                      "sliding_attention", "sliding_attention"};
+  const json five = with(small, {{"num_hidden_layers", 5}, {"layer_types", types}});
+  const ModelSpec shared = parse_family(
+      "gemma4_text", with(five, {{"num_kv_shared_layers", 2}, {"use_double_wide_mlp", true}}));
+  CHECK(windows(shared) == Windows{512, 0, 512, 512, 0});  // the last one whatever is written
+  CHECK_FALSE(shared.layer(2).kv_layer);
+  CHECK(shared.layer(3).kv_layer == 2);
+  CHECK(shared.layer(4).kv_layer == 1);
+  CHECK(shared.mlp_size(2) == 48);
+  CHECK(shared.mlp_size(3) == 96);
+  CHECK(carried_states(shared, 1).kv_layers.empty());
+  CHECK(carried_states(shared, 2).kv_layers == std::vector<int64_t>{1});
+  CHECK(carried_states(shared, 3).kv_layers == std::vector<int64_t>{2, 1});
+  CHECK(carried_states(shared, 4).kv_layers == std::vector<int64_t>{1});
+  CHECK(carried_states(shared, 5).kv_layers.empty());
+  CHECK(input_size(shared, 3) == 32 + 2 * 4 * (256 + 512));
+  const json sparse = with(small, {{"enable_moe_block", true},
+                                   {"num_experts", 8},
+                                   {"top_k_experts", 2},
+                                   {"moe_intermediate_size", 12},
+                                   {"attention_k_eq_v", true},
+                                   {"num_global_key_value_heads", 2}});
+  const ModelSpec spec = parse_family("gemma4_text", sparse);
+  CHECK(spec.experts->num_experts == 8);
+  CHECK(spec.experts->top_k == 2);
+  CHECK(spec.experts->beside_mlp);
+  CHECK(spec.experts->router.normalizes_input);
+  CHECK(spec.experts->router.scales_experts);
+  CHECK(spec.experts->router.normalize);
+  CHECK(spec.layer(0).experts);
+  CHECK(spec.layer(2).k_is_v);
+  CHECK_FALSE(spec.layer(1).k_is_v);
+  CHECK(spec.layer_kv_heads(2) == 2);
+  CHECK(spec.layer_kv_heads(1) == 4);
+  check_names(
+      spec,
+      {{"layers.1.experts.router.weight", "model.layers.1.router.proj.weight"},
+       {"layers.1.experts.router.scale", "model.layers.1.router.scale"},
+       {"layers.1.experts.router.per_expert_scale", "model.layers.1.router.per_expert_scale"},
+       {"layers.1.experts.experts.gate_up", "model.layers.1.experts.gate_up_proj"},
+       {"layers.1.experts.experts.down", "model.layers.1.experts.down_proj"},
+       {"layers.1.mlp.up.weight", "model.layers.1.mlp.up_proj.weight"},
+       {"layers.1.mlp_branch_norm.weight", "model.layers.1.post_feedforward_layernorm_1.weight"},
+       {"layers.1.experts_norm.weight", "model.layers.1.pre_feedforward_layernorm_2.weight"},
+       {"layers.1.experts_post_norm.weight",
+        "model.layers.1.post_feedforward_layernorm_2.weight"}});
+  const auto layers = [](const json& value) { return json{{"per_layer_config", value}}; };
+  check_refusals(
+      "gemma4_text",
+      {{with(five, {{"num_kv_shared_layers", 5}}), "num_kv_shared_layers is 5, expected a whole"},
+       {with(five, {{"num_kv_shared_layers", 4}}), "no earlier layer is of the type of layer 1"},
+       {layers({{"3", json::object()}}), "per_layer_config has \"3\", expected an object"},
+       {layers({{"01", json::object()}}), "per_layer_config has \"01\", expected an object"},
+       {layers({{"2", {{"intermediate_size", 8}}}}),
+        "per_layer_config.2.intermediate_size is not supported for a single layer"},
+       {layers({{"1", {{"head_dim", 24}}}}), "gives layers 0 and 1, which are of one type"},
+       {layers({{"2", {{"head_dim", 25}}}}), "head_dim is 25, but rotary embeddings need"},
+       {layers({{"2", {{"num_key_value_heads", 3}}}}), "num_attention_heads is 4, not a multiple"},
+       {{{"vocab_size_per_layer_input", 63}}, "is 63, less than the vocab_size of 64"},
+       {{{"use_bidirectional_attention", "all"}}, "use_bidirectional_attention is \"all\""},
+       {{{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}}, "rope_scaling is"},
+       {{{"sliding_window", nullptr}}, "sliding_window is null"},
+       {{{"enable_moe_block", true}}, "moe_intermediate_size"},
+       {with(sparse, {{"output_router_logits", true}}), "has no load balancing loss"}});
+}
+
 TEST_CASE("olmo has LayerNorm without weights, and clamps q, k and v") {
   const ModelSpec spec = parse_family("olmo");
   CHECK(spec.num_kv_heads == 4);

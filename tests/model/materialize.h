@@ -120,7 +120,9 @@ inline constexpr const char* kFixtures[] = {"llama",
                                             "lfm2",
                                             "gpt_bigcode",
                                             "gpt_bigcode_heads",
-                                            "minicpm3"};
+                                            "minicpm3",
+                                            "gemma4_text",
+                                            "gemma4_moe"};
 
 // All tensors of a safetensors file, copied.
 std::map<std::string, torch::Tensor> load_tensors(const std::string& path);
