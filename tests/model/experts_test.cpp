@@ -75,7 +75,7 @@ TEST_CASE("outputs and every gradient are those of the formula") {
     const Parameters parameters = randomise(block);
     const Tensor x = torch::randn({2, 7, 6}).requires_grad_();
     const Tensor dy = torch::randn({2, 7, 6});
-    const Tensor y = block.forward(x, {});
+    const Tensor y = block.forward(x, x, {});
     y.backward(dy);
 
     const auto router = std::make_shared<Router>(spec, "layers.0", nullptr);
@@ -115,7 +115,8 @@ TEST_CASE("an expert without tokens gets a gradient of zeros, also in an open vi
   }
   for (const auto& [name, tensor] : parameters)
     tensor.mutable_grad() = make_main_grad(torch::full(tensor.sizes(), 7.0), /*unwritten=*/true);
-  block.forward(torch::rand({5, 6}).requires_grad_(), {}).sum().backward();
+  const Tensor x = torch::rand({5, 6}).requires_grad_();
+  block.forward(x, x, {}).sum().backward();
   for (const char* name : {"experts.gate_up", "experts.down"}) {
     const Tensor grad = parameters[name].grad();
     CHECK(was_written(grad, /*unwritten=*/true));

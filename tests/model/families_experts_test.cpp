@@ -67,7 +67,7 @@ TEST_CASE("mixtral has experts in every layer, under names of its own in files")
        {{{"num_key_value_heads", 4}, {"num_experts_per_tok", 9}},
         "num_experts_per_tok is 9, but num_local_experts is 8"},
        {{{"num_key_value_heads", 4}, {"router_aux_loss_coef", -1}}, "router_aux_loss_coef is -1"},
-       {{{"num_key_value_heads", 4}, {"hidden_act", "gelu"}}, "hidden_act is not silu"}});
+       {{{"num_key_value_heads", 4}, {"hidden_act", "gelu"}}, "hidden_act is neither silu nor"}});
 }
 
 TEST_CASE("qwen2_moe has a shared expert with a gate, and dense layers between") {

@@ -352,7 +352,7 @@ TEST_CASE("keys that change every family are refused") {
     if (find_family(family) == nullptr) continue;  // a multimodal one
     check_refusals(
         family, {{{{"is_causal", false}}, "is_causal is false; only true is supported"},
-                 {{{"per_layer_config", {{"1", {{"hidden_act", "relu"}}}}}}, "per_layer_config is"},
+                 {{{"per_layer_config", {{"1", {{"hidden_act", "relu"}}}}}}, "per_layer_config"},
                  {{{"add_cross_attention", true}}, "add_cross_attention is true"},
                  {{{"use_bidirectional_attention", true}}, "use_bidirectional_attention is true"},
                  {{{"chunk_size_feed_forward", 8}}, "chunk_size_feed_forward is 8"}});

@@ -70,7 +70,7 @@ void read_layer_sizes(ConfigReader& config, ModelSpec& spec) {
                        quoted(json(name)), spec.num_layers - 1);
       continue;
     }
-    ConfigReader own(sizes, std::string(kKey) + "." + name + ".");
+    ConfigReader own(sizes, fmt::format("{}.{}.", kKey, name));
     LayerSpec& layer = spec.layers[static_cast<size_t>(index)];
     layer.head_dim = own.size("head_dim", spec.head_dim, kMaxWidth);
     layer.num_kv_heads = own.size("num_key_value_heads", spec.num_kv_heads, kMaxWidth);
