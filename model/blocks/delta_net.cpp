@@ -154,7 +154,8 @@ Tensor DeltaNet::forward(const Tensor& x, const MicroBatch& batch) {
                         .decay = -deliver_grad(A_log_).to(torch::kFloat).exp() * steps,
                         .beta = in.b.sigmoid().to(torch::kFloat)},
                        {.first_keys = first_keys});
-  const Tensor gated = gate_by_silu(in.z.contiguous(), norm_->forward(y.contiguous())).flatten(2);
+  const Tensor gated =
+      gate_by(Activation::kSilu, in.z.contiguous(), norm_->forward(y.contiguous())).flatten(2);
   return linear(flatten_tokens(gated, tp_), *o_, batch);
 }
 

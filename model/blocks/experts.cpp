@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "model/blocks/main_grad.h"
 #include "model/custom_function.h"
 #include "model/kernels/fused.h"
@@ -84,20 +85,21 @@ GatedHalves halves(const Tensor& both, bool interleaved) {
   return {both.narrow(1, 0, size), both.narrow(1, size, size)};
 }
 
-// Returns silu(gate) * up, or gpt-oss's (up + 1) * gate * sigmoid(1.702 gate) of values that are
+// Returns gated_activation(), or gpt-oss's (up + 1) * gate * sigmoid(1.702 gate) of values that are
 // clamped to the limit, gate from above alone.
-Tensor activate(const Tensor& both, const ExpertsSpec& spec) {
+Tensor activate(const Tensor& both, const ExpertsSpec& spec, bool gelu_tanh) {
   const GatedHalves in = halves(both, spec.interleaved);
-  if (spec.limit == 0) return swiglu(in.gate, in.up);
+  if (spec.limit == 0) return gated_activation(in.gate, in.up, gelu_tanh);
   const Tensor gate = in.gate.clamp_max(spec.limit), up = in.up.clamp(-spec.limit, spec.limit);
   return (up + 1) * (gate * (gate * kGptOssSlope).sigmoid());
 }
 
 // Returns the gradient of `both`.
-Tensor activate_backward(const Tensor& dy, const Tensor& both, const ExpertsSpec& spec) {
+Tensor activate_backward(const Tensor& dy, const Tensor& both, const ExpertsSpec& spec,
+                         bool gelu_tanh) {
   const GatedHalves in = halves(both, spec.interleaved);
   if (spec.limit == 0) {
-    const auto [dgate, dup] = swiglu_backward(dy, in.gate, in.up);
+    const auto [dgate, dup] = gated_activation_backward(dy, in.gate, in.up, gelu_tanh);
     if (spec.interleaved) return at::stack({dgate, dup}, 2).flatten(1);
     const Tensor beside = concatenated_view({dgate, dup}, 1);
     return beside.defined() ? beside : at::cat({dgate, dup}, 1);
@@ -137,8 +139,8 @@ Tensor deliver_biases(const Tensor& biases, const Tensor& dy, const RowGroups& g
 // if there are any. It keeps the outputs of gate_up, and computes the rest again.
 class ExpertsFunction final : public CustomFunction {
  public:
-  ExpertsFunction(const ExpertsSpec& spec, Assignment assignment)
-      : spec_(spec), assignment_(std::move(assignment)) {}
+  ExpertsFunction(const ExpertsSpec& spec, bool gelu_tanh, Assignment assignment)
+      : spec_(spec), gelu_tanh_(gelu_tanh), assignment_(std::move(assignment)) {}
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     num_inputs_ = inputs.size();
@@ -148,7 +150,7 @@ class ExpertsFunction final : public CustomFunction {
     const Tensor both = grouped_product(rows, in_out(inputs[kGateUp]), assignment_.groups,
                                         spec_.bias ? inputs[kGateUpBias] : Tensor());
     rows = Tensor();
-    const Tensor y = grouped_product(activate(both, spec_), in_out(inputs[kDown]),
+    const Tensor y = grouped_product(activate(both, spec_, gelu_tanh_), in_out(inputs[kDown]),
                                      assignment_.groups, spec_.bias ? inputs[kDownBias] : Tensor());
     TensorVector saved = inputs;
     saved.push_back(both);
@@ -164,7 +166,7 @@ class ExpertsFunction final : public CustomFunction {
     TensorVector gradients(num_inputs_);
     Tensor dy = rows_of(grads[0]);  // of each expert's output, not weighted yet
     Tensor dactive = grouped_product(dy, out_in(saved[kDown]), assignment_.groups);
-    const Tensor active = activate(both, spec_);
+    const Tensor active = activate(both, spec_, gelu_tanh_);
     Tensor dweights;
     if (!scales_input) {
       dweights = (dactive * active).sum(-1, false, torch::kFloat);
@@ -177,7 +179,7 @@ class ExpertsFunction final : public CustomFunction {
     if (spec_.bias && context.needs_input_grad(kDownBias))
       gradients[kDownBias] = deliver_biases(saved[kDownBias], dy, assignment_.groups);
     dy = Tensor();
-    const Tensor dboth = activate_backward(dactive, both, spec_);
+    const Tensor dboth = activate_backward(dactive, both, spec_, gelu_tanh_);
     dactive = Tensor();
     const Tensor rows = rows_of(x);
     if (context.needs_input_grad(kGateUp)) {
@@ -251,6 +253,7 @@ class ExpertsFunction final : public CustomFunction {
   }
 
   ExpertsSpec spec_;
+  bool gelu_tanh_;
   Assignment assignment_;
   size_t num_inputs_ = 0;
 };
@@ -259,9 +262,11 @@ class ExpertsFunction final : public CustomFunction {
 
 Experts::Experts(const ModelSpec& spec, const std::string& block, TensorParallelPtr tp)
     : spec_(*spec.experts),
+      activation_(spec.activation),
       tp_(std::move(tp)),
       first_(tp_ ? tp_->rank() * (spec_.num_experts / tp_->size()) : 0),
       count_(spec_.num_experts / tp_size(tp_)) {
+  ZEROTH_CHECK(spec_.limit > 0 || is_fused(activation_), "experts need SiLU or GELU by tanh");
   router_ = register_module("router", std::make_shared<Router>(spec, block, tp_));
   const auto matrices = register_module("experts", std::make_shared<torch::nn::Module>());
   const int64_t hidden = spec.hidden_size, size = spec_.intermediate_size;
@@ -311,9 +316,10 @@ Splits Experts::splits(const std::string& prefix) const {
 Tensor Experts::run_experts(const Tensor& x, const Router::Choice& choice) const {
   TensorVector inputs = {x, choice.weights, gate_up_, down_};
   if (spec_.bias) inputs.insert(inputs.end(), {gate_up_bias_, down_bias_});
-  return apply_function(std::make_shared<ExpertsFunction>(
-                            spec_, assign(choice.experts, spec_.num_experts, first_, count_)),
-                        inputs)[0];
+  return apply_function(
+      std::make_shared<ExpertsFunction>(spec_, activation_ == Activation::kGeluTanh,
+                                        assign(choice.experts, spec_.num_experts, first_, count_)),
+      inputs)[0];
 }
 
 Tensor Experts::forward(const Tensor& any_x, const Tensor& routed, const MicroBatch& batch) const {

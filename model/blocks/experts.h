@@ -26,7 +26,8 @@ class Experts : public torch::nn::Module {
   // sum, and the parts are added. Parameters are `experts.gate_up` [experts, 2 * size, hidden] and
   // `experts.down` [experts, hidden, size], or with in_out [experts, hidden, 2 * size] and
   // [experts, size, hidden], and their biases `experts.gate_up_bias` and `experts.down_bias`.
-  // `block` is the label of the block that it is in.
+  // `block` is the label of the block that it is in. The activation is SiLU, GELU by tanh, or
+  // gpt-oss's.
   Experts(const ModelSpec& spec, const std::string& block, TensorParallelPtr tp);
 
   int64_t num_experts() const { return spec_.num_experts; }
@@ -45,6 +46,7 @@ class Experts : public torch::nn::Module {
   torch::Tensor run_experts(const torch::Tensor& x, const Router::Choice& choice) const;
 
   ExpertsSpec spec_;
+  Activation activation_;
   TensorParallelPtr tp_;
   int64_t first_, count_;  // this rank's experts
   std::shared_ptr<Router> router_;

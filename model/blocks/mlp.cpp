@@ -21,18 +21,43 @@ namespace {
 
 using torch::Tensor;
 
-// The backward of SwiGlu recomputes silu(gate).
-struct SwiGlu final : CustomFunction {
+// Returns the activation, which has no parameters, of x.
+Tensor apply_activation(const Tensor& x, Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return at::silu(x);
+    case Activation::kGelu:
+      return at::gelu(x);
+    case Activation::kGeluTanh:
+      return at::gelu(x, "tanh");
+    case Activation::kRelu:
+      return at::relu(x);
+    case Activation::kReluSquared:
+      return at::square(at::relu(x));
+    case Activation::kXielu:
+      break;  // has parameters
+  }
+  return {};
+}
+
+// The backward of GatedActivation recomputes the activation of the gate.
+class GatedActivation final : public CustomFunction {
+ public:
+  explicit GatedActivation(bool gelu_tanh) : gelu_tanh_(gelu_tanh) {}
+
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     context.save_for_backward(inputs);
-    return {swiglu(inputs[0], inputs[1])};
+    return {gated_activation(inputs[0], inputs[1], gelu_tanh_)};
   }
 
   TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
     const TensorVector saved = context.saved();
-    auto [dgate, dup] = swiglu_backward(grads[0], saved[0], saved[1]);
+    auto [dgate, dup] = gated_activation_backward(grads[0], saved[0], saved[1], gelu_tanh_);
     return {dgate, dup};
   }
+
+ private:
+  bool gelu_tanh_;
 };
 
 // XieluFunction maps x to a x^2 + beta x above 0, and elsewhere to b (exp(min(x, eps)) - 1 - x) +
@@ -81,26 +106,14 @@ struct XieluFunction final : CustomFunction {
 
 }  // namespace
 
-Tensor apply_activation(const Tensor& x, Activation activation) {
-  switch (activation) {
-    case Activation::kSilu:
-      return at::silu(x);
-    case Activation::kGelu:
-      return at::gelu(x);
-    case Activation::kGeluTanh:
-      return at::gelu(x, "tanh");
-    case Activation::kRelu:
-      return at::relu(x);
-    case Activation::kReluSquared:
-      return at::square(at::relu(x));
-    case Activation::kXielu:
-      break;  // has parameters
-  }
-  return {};
+bool is_fused(Activation activation) {
+  return activation == Activation::kSilu || activation == Activation::kGeluTanh;
 }
 
-Tensor gate_by_silu(const Tensor& gate, const Tensor& up) {
-  return apply_function(std::make_shared<SwiGlu>(), {gate, up})[0];
+Tensor gate_by(Activation activation, const Tensor& gate, const Tensor& up) {
+  if (!is_fused(activation)) return apply_activation(gate, activation) * up;
+  const bool gelu_tanh = activation == Activation::kGeluTanh;
+  return apply_function(std::make_shared<GatedActivation>(gelu_tanh), {gate, up})[0];
 }
 
 Xielu::Xielu() {
@@ -155,8 +168,8 @@ Tensor Mlp::forward(const Tensor& x, const MicroBatch& batch) const {
   if (!gate_ && !gate_up_) return down(activate(linear(x, *up_, batch)));
   const std::vector<Tensor> y = gate_up_ ? linear(x, *gate_up_, batch).chunk(2, -1)
                                          : linear(x, {gate_.get(), up_.get()}, batch);
-  if (activation_ == Activation::kSilu) return down(gate_by_silu(y[0], y[1]));
-  return down(activate(y[0]) * y[1]);
+  if (xielu_) return down(xielu_->forward(y[0]) * y[1]);
+  return down(gate_by(activation_, y[0], y[1]));
 }
 
 }  // namespace zeroth::model

@@ -15,10 +15,10 @@
 
 namespace zeroth::model {
 
-// Returns the activation, which has no parameters, of x.
-torch::Tensor apply_activation(const torch::Tensor& x, Activation activation);
-// Returns silu(gate) * up, of two tensors of one shape. Keeps only its inputs.
-torch::Tensor gate_by_silu(const torch::Tensor& gate, const torch::Tensor& up);
+// Returns whether gate_by() is one pass that keeps only its inputs: with kSilu and kGeluTanh.
+bool is_fused(Activation activation);
+// Returns activation(gate) * up, of two tensors of one shape. The activation has no parameters.
+torch::Tensor gate_by(Activation activation, const torch::Tensor& gate, const torch::Tensor& up);
 
 // Xielu is an activation with trained factors (arXiv 2411.13010): a parabola above 0, and a shifted
 // exponential below.

@@ -166,9 +166,9 @@ Tensor TransformerLayer::forward_hidden(const Tensor& x, const Tensor& per_layer
   Tensor y = after.stream + addend(feed_forward(after.norm, after.stream, batch), mlp_post_norm_,
                                    mlp_dropout_, batch);
   if (per_layer_gate_) {
-    const Tensor gate = apply_activation(linear(y, *per_layer_gate_, batch), activation_);
-    const Tensor product = linear(gate * per_layer_input, *per_layer_projection_, batch);
-    y = y + per_layer_norm_->forward(product);
+    const Tensor gated =
+        gate_by(activation_, linear(y, *per_layer_gate_, batch), per_layer_input.contiguous());
+    y = y + per_layer_norm_->forward(linear(gated, *per_layer_projection_, batch));
   }
   return layer_scalar_.defined() ? y * layer_scalar_ : y;
 }

@@ -39,9 +39,12 @@ TORCH_LIBRARY(zeroth, library) {
       any_device(formula::rms_norm_backward));
   library.def("apply_rope(Tensor x, Tensor cos, Tensor sin, float direction) -> Tensor",
               any_device(formula::apply_rope));
-  library.def("swiglu(Tensor gate, Tensor up) -> Tensor", any_device(formula::swiglu));
-  library.def("swiglu_backward(Tensor dy, Tensor gate, Tensor up) -> (Tensor, Tensor)",
-              any_device(formula::swiglu_backward));
+  library.def("gated_activation(Tensor gate, Tensor up, bool gelu_tanh) -> Tensor",
+              any_device(formula::gated_activation));
+  library.def(
+      "gated_activation_backward(Tensor dy, Tensor gate, Tensor up, bool gelu_tanh) -> (Tensor, "
+      "Tensor)",
+      any_device(formula::gated_activation_backward));
   library.def("add_rows_(Tensor(a!) table, Tensor rows, Tensor dy) -> ()",
               any_device(formula::add_rows_));
   library.def("log_sum_exp(Tensor logits) -> Tensor", any_device(formula::log_sum_exp));
@@ -75,12 +78,14 @@ Tensor apply_rope(const Tensor& x, const Tensor& cos, const Tensor& sin, double 
   return call<formula::apply_rope>("zeroth::apply_rope", x, cos, sin, direction);
 }
 
-Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  return call<formula::swiglu>("zeroth::swiglu", gate, up);
+Tensor gated_activation(const Tensor& gate, const Tensor& up, bool gelu_tanh) {
+  return call<formula::gated_activation>("zeroth::gated_activation", gate, up, gelu_tanh);
 }
 
-std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate, const Tensor& up) {
-  return call<formula::swiglu_backward>("zeroth::swiglu_backward", dy, gate, up);
+std::tuple<Tensor, Tensor> gated_activation_backward(const Tensor& dy, const Tensor& gate,
+                                                     const Tensor& up, bool gelu_tanh) {
+  return call<formula::gated_activation_backward>("zeroth::gated_activation_backward", dy, gate, up,
+                                                  gelu_tanh);
 }
 
 void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {

@@ -35,12 +35,14 @@ std::tuple<torch::Tensor, torch::Tensor> rms_norm_backward(
 torch::Tensor apply_rope(const torch::Tensor& x, const torch::Tensor& cos, const torch::Tensor& sin,
                          double direction);
 
-// Returns silu(gate) * up, for any shape.
-torch::Tensor swiglu(const torch::Tensor& gate, const torch::Tensor& up);
+// Returns silu(gate) * up (SwiGLU), or with gelu_tanh gelu(gate, "tanh") * up (GeGLU), for any
+// shape.
+torch::Tensor gated_activation(const torch::Tensor& gate, const torch::Tensor& up, bool gelu_tanh);
 // Returns the gradients of gate and up.
-std::tuple<torch::Tensor, torch::Tensor> swiglu_backward(const torch::Tensor& dy,
-                                                         const torch::Tensor& gate,
-                                                         const torch::Tensor& up);
+std::tuple<torch::Tensor, torch::Tensor> gated_activation_backward(const torch::Tensor& dy,
+                                                                   const torch::Tensor& gate,
+                                                                   const torch::Tensor& up,
+                                                                   bool gelu_tanh);
 
 // Computes table [n, width] += dy [m, width] at the rows [m] int64 of the table. The sum for a row
 // is in fp32 (or wider) and rounded once; on the CPU and in the CUDA kernel its order is always the

@@ -154,7 +154,7 @@ Tensor apply_rope(const Tensor& x, const Tensor& cos, const Tensor& sin, double 
 }
 
 // Returns the rows of gate and up, which have one layout; nullopt if the loops do not support it.
-std::optional<RowLayout> swiglu_rows(const Tensor& gate, const Tensor& up) {
+std::optional<RowLayout> gated_rows(const Tensor& gate, const Tensor& up) {
   const bool fits =
       same_dtype(gate, up) && gate.sizes() == up.sizes() && gate.strides() == up.strides();
   return fits ? row_layout(gate) : std::nullopt;
@@ -174,34 +174,35 @@ void for_each_row_part(const RowLayout& rows, const Loop& loop) {
   });
 }
 
-Tensor swiglu(const Tensor& gate, const Tensor& up) {
+Tensor gated_activation(const Tensor& gate, const Tensor& up, bool gelu_tanh) {
   Tensor y;
-  const auto rows = swiglu_rows(gate, up);
-  const bool done =
-      rows && with_kernels(gate.scalar_type(), [&](const auto& kernels, auto t) {
-        using T = decltype(t);
-        y = at::empty(gate.sizes(), gate.options());
-        for_each_row_part(*rows, [&](int64_t at, int64_t to, int64_t count) {
-          kernels.swiglu(data<T>(gate) + at, data<T>(up) + at, data<T>(y) + to, count);
-        });
-      });
-  return done ? y : formula::swiglu(gate, up);
+  const auto rows = gated_rows(gate, up);
+  const bool done = rows && with_kernels(gate.scalar_type(), [&](const auto& kernels, auto t) {
+                      using T = decltype(t);
+                      y = at::empty(gate.sizes(), gate.options());
+                      for_each_row_part(*rows, [&](int64_t at, int64_t to, int64_t count) {
+                        kernels.gated_activation[gelu_tanh](data<T>(gate) + at, data<T>(up) + at,
+                                                            data<T>(y) + to, count);
+                      });
+                    });
+  return done ? y : formula::gated_activation(gate, up, gelu_tanh);
 }
 
-std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate, const Tensor& up) {
+std::tuple<Tensor, Tensor> gated_activation_backward(const Tensor& dy, const Tensor& gate,
+                                                     const Tensor& up, bool gelu_tanh) {
   std::pair<Tensor, Tensor> gradients;
-  const auto rows = swiglu_rows(gate, up);
+  const auto rows = gated_rows(gate, up);
   const bool fits = rows && same_dtype(gate, dy) && dy.is_contiguous();
   const bool done = fits && with_kernels(gate.scalar_type(), [&](const auto& kernels, auto t) {
                       using T = decltype(t);
                       gradients = empty_like_pair(gate, up);
                       for_each_row_part(*rows, [&](int64_t at, int64_t from, int64_t count) {
-                        kernels.swiglu_backward(data<T>(dy) + from, data<T>(gate) + at,
-                                                data<T>(up) + at, data<T>(gradients.first) + at,
-                                                data<T>(gradients.second) + at, count);
+                        kernels.gated_activation_backward[gelu_tanh](
+                            data<T>(dy) + from, data<T>(gate) + at, data<T>(up) + at,
+                            data<T>(gradients.first) + at, data<T>(gradients.second) + at, count);
                       });
                     });
-  if (!done) return formula::swiglu_backward(dy, gate, up);
+  if (!done) return formula::gated_activation_backward(dy, gate, up, gelu_tanh);
   return gradients;
 }
 
@@ -256,8 +257,8 @@ void register_operators(torch::Library& library) {
   library.impl("add_rms_norm", add_rms_norm);
   library.impl("rms_norm_backward", rms_norm_backward);
   library.impl("apply_rope", apply_rope);
-  library.impl("swiglu", swiglu);
-  library.impl("swiglu_backward", swiglu_backward);
+  library.impl("gated_activation", gated_activation);
+  library.impl("gated_activation_backward", gated_activation_backward);
   library.impl("add_rows_", add_rows_);
   library.impl("log_sum_exp", log_sum_exp);
   library.impl("logit_gradient_", logit_gradient_);

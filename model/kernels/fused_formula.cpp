@@ -86,12 +86,15 @@ Tensor apply_rope(const Tensor& x, const Tensor& cos, const Tensor& sin, double 
   return out;
 }
 
-Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  return at::silu(gate).mul_(up);
+Tensor gated_activation(const Tensor& gate, const Tensor& up, bool gelu_tanh) {
+  return (gelu_tanh ? at::gelu(gate, "tanh") : at::silu(gate)).mul_(up);
 }
 
-std::tuple<Tensor, Tensor> swiglu_backward(const Tensor& dy, const Tensor& gate, const Tensor& up) {
-  return {at::silu_backward(dy * up, gate), at::silu(gate).mul_(dy)};
+std::tuple<Tensor, Tensor> gated_activation_backward(const Tensor& dy, const Tensor& gate,
+                                                     const Tensor& up, bool gelu_tanh) {
+  const Tensor dactive = dy * up;
+  return {gelu_tanh ? at::gelu_backward(dactive, gate, "tanh") : at::silu_backward(dactive, gate),
+          gated_activation(gate, dy, gelu_tanh)};
 }
 
 void add_rows_(Tensor table, const Tensor& rows, const Tensor& dy) {

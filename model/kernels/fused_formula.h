@@ -43,8 +43,8 @@ decltype(model::add_rms_norm) add_rms_norm;
 // A gradient that is not selected is an empty tensor: the dispatcher supports no undefined results.
 decltype(model::rms_norm_backward) rms_norm_backward;
 decltype(model::apply_rope) apply_rope;
-decltype(model::swiglu) swiglu;
-decltype(model::swiglu_backward) swiglu_backward;
+decltype(model::gated_activation) gated_activation;
+decltype(model::gated_activation_backward) gated_activation_backward;
 decltype(model::add_rows_) add_rows_;
 decltype(model::log_sum_exp) log_sum_exp;
 decltype(model::logit_gradient_) logit_gradient_;

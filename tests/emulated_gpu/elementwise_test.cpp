@@ -1,4 +1,4 @@
-// The kernels of rotation and SwiGLU beside their formulas.
+// The kernels of rotation and gated activation beside their formulas.
 #include <doctest/doctest.h>
 
 #include "model/kernels/gpu/fused.h"
@@ -162,9 +162,31 @@ T* gates(Shape& shape, const Ranges& some, int64_t count) {
   return gate;
 }
 
+// An activation gate * s, where s is a sigmoid, and its derivative s * slope.
+struct Gate {
+  double gate, s, slope, slack;  // how much s may be off, relatively
+};
+
+Gate gate_at(double g, bool gelu) {
+  if (!gelu) return {g, sigmoid(g), 1 + g * sigmoid(-g), slack_at(g)};
+  const double a = 2 * std::sqrt(2 / M_PI), b = 0.044715 * a;
+  const double x = std::clamp(g, -10.0, 10.0), z = x * (a + b * x * x);  // s is 0 or 1 there
+  // z is rounded five times: a or b, the square, its product with b, the sum, the product.
+  const double slack = slack_at(z) + 5 * std::abs(z) * kFloatStep;
+  return {std::max(g, -10.0), sigmoid(z), 1 + x * sigmoid(-z) * (a + 3 * b * x * x), slack};
+}
+
+// Whether this shape's activation is GELU.
+bool draw_gelu(Shape& shape) {
+  const bool gelu = shape.one_in(2);
+  shape.text += gelu ? ", GELU" : ", SiLU";
+  return gelu;
+}
+
 template <typename T>
-void swiglu(Shape& shape, ElementType kind) {
+void activate(Shape& shape, ElementType kind) {
   const int64_t count = vectors_of<T>(shape);
+  const bool gelu = draw_gelu(shape);
   const Ranges some = ranges(shape, count, kThreads * 16 / static_cast<int64_t>(sizeof(T)));
   const auto rows = rows_of<T>(shape, count);
   const Ranges inputs = placed(some, rows);
@@ -173,21 +195,23 @@ void swiglu(Shape& shape, ElementType kind) {
   T* const y = array<T>(shape, count);
   shape.run(
       [&] {
-        swiglu_forward(kind, {gate, up, y, rows}, nullptr);
+        gated_activation(kind, {gate, up, y, rows, gelu}, nullptr);
       },
       {bytes_of(y, shape.is_far() ? 0 : count)}, some.blocks);
   for (const auto& [begin, end] : some.of) {
     for (int64_t i = begin; i < end; ++i) {
       const double g = wide(gate[place(rows, i)]), u = wide(up[place(rows, i)]);
-      const double expected = g * sigmoid(g) * u, underflow = std::abs(g * u) * 0x1p-120;
-      shape.expect("y", i, y[i], expected, std::abs(expected) * slack_at(g) + underflow);
+      const Gate at = gate_at(g, gelu);
+      const double expected = at.gate * at.s * u, underflow = std::abs(g * u) * 0x1p-120;
+      shape.expect("y", i, y[i], expected, std::abs(expected) * at.slack + underflow);
     }
   }
 }
 
 template <typename T>
-void swiglu_back(Shape& shape, ElementType kind) {
+void activate_back(Shape& shape, ElementType kind) {
   const int64_t count = vectors_of<T>(shape);
+  const bool gelu = draw_gelu(shape);
   const Ranges some = ranges(shape, count, kThreads * 16 / static_cast<int64_t>(sizeof(T)));
   const auto rows = rows_of<T>(shape, count);
   const Ranges inputs = placed(some, rows);
@@ -197,20 +221,22 @@ void swiglu_back(Shape& shape, ElementType kind) {
   T *const dgate = array<T>(shape, spread), *const dup = array<T>(shape, spread);
   shape.run(
       [&] {
-        swiglu_backward(kind, {dy, gate, up, dgate, dup, rows}, nullptr);
+        gated_activation_backward(kind, {dy, gate, up, dgate, dup, rows, gelu}, nullptr);
       },
       {bytes_of(dgate, shape.is_far() ? 0 : spread), bytes_of(dup, shape.is_far() ? 0 : spread)},
       some.blocks);
   for (const auto& [begin, end] : some.of) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t at = place(rows, i);
-      const double g = wide(gate[at]), u = wide(up[at]), d = wide(dy[i]), s = sigmoid(g);
-      const double size = std::abs(d * u) * (1 + std::abs(g));
-      const double slack = size * (s * slack_at(g) * (1 + std::abs(g)) + 0x1p-120);
-      shape.expect("dgate", i, dgate[at], d * u * s * (1 + g * (1 - s)), slack);
-      const double expected = d * g * s;
+      const double g = wide(gate[at]), u = wide(up[at]), d = wide(dy[i]);
+      const Gate of = gate_at(g, gelu);
+      const double size = std::abs(d * u) * (1 + std::abs(of.slope));
+      const double min_slack = std::abs(d * u) * (1 + std::abs(g)) * 0x1p-120;
+      shape.expect("dgate", i, dgate[at], d * u * of.s * of.slope,
+                   size * 2 * of.s * of.slack + min_slack);
+      const double expected = d * of.gate * of.s;
       const double underflow = std::abs(d * g) * 0x1p-120;
-      shape.expect("dup", i, dup[at], expected, std::abs(expected) * slack_at(g) + underflow);
+      shape.expect("dup", i, dup[at], expected, std::abs(expected) * of.slack + underflow);
     }
   }
 }
@@ -224,19 +250,20 @@ TEST_CASE("rope_kernel turns pairs by their position's angles") {
              {"rope_kernel"});
 }
 
-TEST_CASE("swiglu_kernel gives silu(gate) * up") {
-  run_shapes({{"fp32", [](Shape& shape) { swiglu<float>(shape, ElementType::kFloat); }},
-              {"bf16", [](Shape& shape) { swiglu<__nv_bfloat16>(shape, ElementType::kBfloat16); }},
-              {"fp16", [](Shape& shape) { swiglu<__half>(shape, ElementType::kHalf); }}},
-             {"swiglu_kernel"});
+TEST_CASE("gated_activation_kernel gives silu(gate) * up and gelu(gate) * up") {
+  run_shapes(
+      {{"fp32", [](Shape& shape) { activate<float>(shape, ElementType::kFloat); }},
+       {"bf16", [](Shape& shape) { activate<__nv_bfloat16>(shape, ElementType::kBfloat16); }},
+       {"fp16", [](Shape& shape) { activate<__half>(shape, ElementType::kHalf); }}},
+      {"gated_activation_kernel"});
 }
 
-TEST_CASE("swiglu_backward_kernel gives both gradients of silu(gate) * up") {
+TEST_CASE("gated_activation_backward_kernel gives both gradients of these products") {
   run_shapes(
-      {{"fp32", [](Shape& shape) { swiglu_back<float>(shape, ElementType::kFloat); }},
-       {"bf16", [](Shape& shape) { swiglu_back<__nv_bfloat16>(shape, ElementType::kBfloat16); }},
-       {"fp16", [](Shape& shape) { swiglu_back<__half>(shape, ElementType::kHalf); }}},
-      {"swiglu_backward_kernel"});
+      {{"fp32", [](Shape& shape) { activate_back<float>(shape, ElementType::kFloat); }},
+       {"bf16", [](Shape& shape) { activate_back<__nv_bfloat16>(shape, ElementType::kBfloat16); }},
+       {"fp16", [](Shape& shape) { activate_back<__half>(shape, ElementType::kHalf); }}},
+      {"gated_activation_backward_kernel"});
 }
 
 }  // namespace zeroth::emulated::elementwise_test

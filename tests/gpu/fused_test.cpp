@@ -121,20 +121,24 @@ TEST_CASE("rotation on the GPU equals the formula and turns back") {
   }
 }
 
-TEST_CASE("SwiGLU on the GPU and its gradients equal the formula") {
+TEST_CASE("SwiGLU and GeGLU on the GPU and their gradients equal the formula") {
   torch::manual_seed(4);
   for (const auto dtype : kDtypes) {
     for (const int64_t width : sizes({5, 64, 5632})) {
       CAPTURE(width);
       const Tensor gate = sample({3, 7, width}, dtype).mul_(4), up = sample({3, 7, width}, dtype);
       const Tensor dy = sample({3, 7, width}, dtype);
-      CHECK(difference(swiglu(gate, up), formula::swiglu(exact(gate), exact(up))) <
-            tolerance(dtype));
-      const auto [dgate, dup] = swiglu_backward(dy, gate, up);
-      const auto [want_dgate, want_dup] =
-          formula::swiglu_backward(exact(dy), exact(gate), exact(up));
-      CHECK(difference(dgate, want_dgate) < tolerance(dtype));
-      CHECK(difference(dup, want_dup) < tolerance(dtype));
+      for (const bool gelu : {false, true}) {
+        CAPTURE(gelu);
+        CHECK(difference(gated_activation(gate, up, gelu),
+                         formula::gated_activation(exact(gate), exact(up), gelu)) <
+              tolerance(dtype));
+        const auto [dgate, dup] = gated_activation_backward(dy, gate, up, gelu);
+        const auto [want_dgate, want_dup] =
+            formula::gated_activation_backward(exact(dy), exact(gate), exact(up), gelu);
+        CHECK(difference(dgate, want_dgate) < tolerance(dtype));
+        CHECK(difference(dup, want_dup) < tolerance(dtype));
+      }
     }
   }
 }

@@ -10,8 +10,9 @@ namespace {
 
 using torch::Tensor;
 
-ModelSpec spec_of(const ExpertsSpec& experts) {
+ModelSpec spec_of(const ExpertsSpec& experts, Activation activation = Activation::kSilu) {
   ModelSpec spec;
+  spec.activation = activation;
   spec.hidden_size = 6;
   spec.num_layers = 1;
   spec.experts = experts;
@@ -19,8 +20,9 @@ ModelSpec spec_of(const ExpertsSpec& experts) {
 }
 
 // What autograd makes of the formula: every expert sees every token, and most weights are 0.
-Tensor formula(const ExpertsSpec& spec, const std::map<std::string, Tensor>& p, const Tensor& x,
+Tensor formula(const ModelSpec& model, const std::map<std::string, Tensor>& p, const Tensor& x,
                const Router::Choice& choice) {
+  const ExpertsSpec& spec = *model.experts;
   Tensor sum = torch::zeros_like(x);
   for (int64_t expert = 0; expert < spec.num_experts; ++expert) {
     const Tensor weight = (choice.weights * choice.experts.eq(expert)).sum(-1, /*keepdim=*/true);
@@ -38,6 +40,8 @@ Tensor formula(const ExpertsSpec& spec, const std::map<std::string, Tensor>& p, 
     if (spec.limit > 0) {
       gate = gate.clamp_max(spec.limit);
       inner = (up.clamp(-spec.limit, spec.limit) + 1) * gate * at::sigmoid(gate * 1.702);
+    } else if (model.activation == Activation::kGeluTanh) {
+      inner = at::gelu(gate, "tanh") * up;
     } else {
       inner = gate * at::sigmoid(gate) * up;
     }
@@ -67,10 +71,10 @@ TEST_CASE("outputs and every gradient are those of the formula") {
        .intermediate_size = 4,
        .router = {.score = RouterScore::kSigmoid, .normalize = false, .scales_input = true},
        .in_out = true}};
-  for (const ExpertsSpec& experts : variants) {
+  const auto check = [](const ExpertsSpec& experts, Activation activation) {
     CAPTURE(experts.num_experts);
     torch::manual_seed(5);
-    const ModelSpec spec = spec_of(experts);
+    const ModelSpec spec = spec_of(experts, activation);
     const Experts block(spec, "layers.0", nullptr);
     const Parameters parameters = randomise(block);
     const Tensor x = torch::randn({2, 7, 6}).requires_grad_();
@@ -90,7 +94,7 @@ TEST_CASE("outputs and every gradient are those of the formula") {
     }
     const Tensor other_x = x.detach().clone().requires_grad_();
     const Tensor rows = other_x.flatten(0, 1);
-    const Tensor expected = formula(experts, plain, rows, router->forward(rows, {}));
+    const Tensor expected = formula(spec, plain, rows, router->forward(rows, {}));
     expected.view({2, 7, 6}).backward(dy);
     CHECK(difference(y.detach().flatten(0, 1), expected.detach()) < 2e-6);
     CHECK(difference(x.grad(), other_x.grad()) < 5e-6);
@@ -100,7 +104,17 @@ TEST_CASE("outputs and every gradient are those of the formula") {
           name.starts_with("router.") ? of_router[name.substr(7)].grad() : plain[name].grad();
       CHECK(difference(tensor.grad(), grad) < 5e-6);
     }
+  };
+  for (const ExpertsSpec& experts : variants) {
+    for (const Activation activation : {Activation::kSilu, Activation::kGeluTanh})
+      check(experts, activation);
   }
+}
+
+TEST_CASE("experts refuse an activation that is not fused") {
+  const ExpertsSpec experts = {.num_experts = 2, .top_k = 1, .intermediate_size = 4};
+  CHECK_THROWS_WITH(Experts(spec_of(experts, Activation::kGelu), "layers.0", nullptr),
+                    doctest::Contains("experts need SiLU or GELU by tanh"));
 }
 
 TEST_CASE("an expert without tokens gets a gradient of zeros, also in an open view") {

@@ -107,36 +107,68 @@ TEST_CASE("a rotation equals the formula, forth and back, with angles per row or
   }
 }
 
-TEST_CASE("SwiGLU and its gradients equal the formula, also far out") {
+TEST_CASE("SwiGLU, GeGLU and their gradients equal the formula in fp64") {
   torch::manual_seed(13);
+  const auto wide = [](const Tensor& x) { return x.to(torch::kFloat64); };
   for (const auto dtype : kDtypes) {
     for (const int64_t size : {1, 15, 16, 100, 70001}) {
-      const Tensor gate = random({size}, dtype) * 30, up = random({size}, dtype);
-      const Tensor dy = random({size}, dtype);
-      check_close(swiglu(gate, up), formula::swiglu(gate, up));
-      const auto [dgate, dup] = swiglu_backward(dy, gate, up);
-      const auto [expected_dgate, expected_dup] = formula::swiglu_backward(dy, gate, up);
-      check_close(dgate, expected_dgate);
-      check_close(dup, expected_dup);
+      for (const double largest : {3, 30}) {
+        for (const bool gelu : {false, true}) {
+          CAPTURE(gelu);
+          const Tensor gate = random({size}, dtype) * largest, up = random({size}, dtype);
+          const Tensor dy = random({size}, dtype);
+          check_close(gated_activation(gate, up, gelu),
+                      formula::gated_activation(wide(gate), wide(up), gelu).to(dtype));
+          const auto [dgate, dup] = gated_activation_backward(dy, gate, up, gelu);
+          const auto [expected_dgate, expected_dup] =
+              formula::gated_activation_backward(wide(dy), wide(gate), wide(up), gelu);
+          check_close(dgate, expected_dgate.to(dtype));
+          check_close(dup, expected_dup.to(dtype));
+        }
+      }
     }
   }
 }
 
-TEST_CASE("SwiGLU of the halves of one product gives gradients that are halves of one tensor") {
+TEST_CASE("GeGLU and its gradients have their limits where powers of the gate overflow") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto is_tiny = [](const Tensor& x) {
+    return x.to(torch::kFloat64).abs().lt(1e-30).all().item<bool>();
+  };
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kHalf}) {
+    for (const double size : {11.0, 3e2, 6e4, 1e13, 1e20, 3e38, infinity}) {
+      if (dtype == torch::kHalf && size > 6e4) continue;
+      const Tensor ones = torch::ones({20}, torch::dtype(dtype)), gate = ones * size;
+      CHECK(torch::equal(gated_activation(gate, ones, true), gate));
+      CHECK(is_tiny(gated_activation(-gate, ones, true)));
+      const auto [dgate, dup] = gated_activation_backward(ones, gate, ones, true);
+      CHECK(torch::equal(dgate, ones));
+      CHECK(torch::equal(dup, gate));
+      const auto [low_dgate, low_dup] = gated_activation_backward(ones, -gate, ones, true);
+      CHECK(is_tiny(low_dgate));
+      CHECK(is_tiny(low_dup));
+    }
+  }
+}
+
+TEST_CASE("gates that are halves of one product get gradients that are halves of one tensor") {
   torch::manual_seed(16);
   for (const auto dtype : kDtypes) {
     for (const int64_t size : {1, 7, 16, 100}) {
+      const bool gelu = size == 7 || size == 100;
       const Tensor both = random({2, 3, 2 * size}, dtype), dy = random({2, 3, size}, dtype);
       const Tensor gate = both.narrow(2, 0, size), up = both.narrow(2, size, size);
-      check_close(swiglu(gate, up), swiglu(gate.contiguous(), up.contiguous()));
-      const auto [dgate, dup] = swiglu_backward(dy, gate, up);
+      check_close(gated_activation(gate, up, gelu),
+                  gated_activation(gate.contiguous(), up.contiguous(), gelu));
+      const auto [dgate, dup] = gated_activation_backward(dy, gate, up, gelu);
       const auto [expected_dgate, expected_dup] =
-          swiglu_backward(dy, gate.contiguous(), up.contiguous());
+          gated_activation_backward(dy, gate.contiguous(), up.contiguous(), gelu);
       check_close(dgate, expected_dgate);
       check_close(dup, expected_dup);
       if (dtype != torch::kFloat64) CHECK(dgate.is_alias_of(dup));
       const Tensor transposed = both.transpose(0, 2).contiguous().transpose(0, 2);  // no rows
-      check_close(swiglu(transposed, transposed), formula::swiglu(both, both));
+      check_close(gated_activation(transposed, transposed, gelu),
+                  formula::gated_activation(both, both, gelu));
     }
   }
 }
@@ -202,11 +234,16 @@ TEST_CASE("what is not a number stays visible") {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kHalf}) {
     Tensor x = random({2, 40}, dtype);
     x[1][37] = std::numeric_limits<double>::quiet_NaN();
-    const Tensor weight = torch::ones({40}, torch::dtype(dtype));
+    const Tensor weight = torch::ones({40}, torch::dtype(dtype)), ones = torch::ones_like(x);
     const auto rows_with_nan = [](const Tensor& y) { return y.isnan().any(1); };
     const Tensor expected = torch::tensor({false, true});
     CHECK(torch::equal(rows_with_nan(std::get<0>(rms_norm(x, weight, 1e-5))), expected));
-    CHECK(torch::equal(rows_with_nan(swiglu(x, x)), expected));
+    for (const bool gelu : {false, true}) {
+      CHECK(torch::equal(rows_with_nan(gated_activation(x, x, gelu)), expected));
+      const auto [dgate, dup] = gated_activation_backward(ones, x, ones, gelu);
+      CHECK(torch::equal(rows_with_nan(dgate), expected));
+      CHECK(torch::equal(rows_with_nan(dup), expected));
+    }
     CHECK(torch::equal(log_sum_exp(x).isnan(), expected));
     x[1][37] = std::numeric_limits<double>::infinity();
     CHECK(torch::equal(log_sum_exp(x).isfinite().logical_not(), expected));
@@ -241,7 +278,8 @@ TEST_CASE("results do not depend on the number of threads") {
     const auto [y, scale] = rms_norm(x, weight, 1e-5);
     const auto [dx, dweight] = rms_norm_backward(dy, {x, weight, scale}, {});
     results.push_back(
-        at::cat({y.flatten(), dx.flatten(), dweight, swiglu(x, dy).flatten(), log_sum_exp(x)}));
+        at::cat({y.flatten(), dx.flatten(), dweight, gated_activation(x, dy, false).flatten(),
+                 gated_activation(x, dy, true).flatten(), log_sum_exp(x)}));
   }
   at::set_num_threads(threads);
   CHECK(torch::equal(results[0], results[1]));

@@ -45,9 +45,9 @@ void use_emulated_kernels() {
   static std::optional<torch::Library> library, device, meta;
   if (library) return;
   device.emplace(torch::Library::IMPL, "zeroth", c10::DispatchKey::CUDA, __FILE__, __LINE__);
-  for (const char* const name :
-       {"rms_norm", "add_rms_norm", "rms_norm_backward", "apply_rope", "swiglu", "swiglu_backward",
-        "add_rows_", "log_sum_exp", "logit_gradient_", "dequantize_nf4"}) {
+  for (const char* const name : {"rms_norm", "add_rms_norm", "rms_norm_backward", "apply_rope",
+                                 "gated_activation", "gated_activation_backward", "add_rows_",
+                                 "log_sum_exp", "logit_gradient_", "dequantize_nf4"}) {
     device->impl(name, torch::CppFunction::makeFromBoxedFunction<&run_queued>());
   }
   meta.emplace(torch::Library::IMPL, "zeroth", c10::DispatchKey::Meta, __FILE__, __LINE__);

@@ -6,7 +6,7 @@ from gpu_checks.setup import KERNEL_TIMES
 # The first that matches; names of ours come before those of libraries.
 GROUPS = (
     ("AdamW", r"update_kernel"),
-    ("SwiGLU", r"swiglu"),
+    ("SwiGLU", r"gated_activation"),
     ("rotation", r"rope_kernel"),
     ("RMSNorm", r"(?:forward|backward)_kernel.*RmsNorm|RmsNorm|rms_norm"),
     ("head's loss", r"log_sum_exp_kernel|logit_gradient_kernel"),

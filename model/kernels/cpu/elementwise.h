@@ -66,24 +66,43 @@ void rotate(const HeadPairs<T>& pairs, float direction) {
   }
 }
 
-inline Vec sigmoid(Vec x) {
-  return 1.0F / (1.0F + exponential(-x));
+// The activation of a gate is gate * sigmoid, its derivative sigmoid * slope.
+struct GateTerms {
+  Vec gate, sigmoid, slope;
+};
+
+ZEROTH_INLINE GateTerms silu(Vec gate) {
+  const Vec s = 1.0F / (1.0F + exponential(-gate));
+  return {gate, s, 1.0F + gate * (1.0F - s)};
 }
 
-template <typename T>
-void swiglu(const T* gate, const T* up, T* y, int64_t size) {
+// Computes the sigmoid of gate * (a + b gate^2), which is the tanh formula of GELU. From 10 on it
+// is 1 in fp32, and below -10 less than 1e-37: a larger gate would overflow in the slope alone.
+ZEROTH_INLINE GateTerms gelu_tanh(Vec gate) {
+  constexpr float kA = 1.5957691216F, kB = 0.044715F * kA;  // kA = 2 sqrt(2 / pi)
+  const Vec low = spread(-10.0F), high = spread(10.0F);
+  const Vec above = gate < low ? low : gate;
+  const Vec x = above > high ? high : above, square = x * x;
+  const Vec e = exponential(-x * (kA + kB * square)), s = 1.0F / (1.0F + e);
+  return {above, s, 1.0F + x * (e * s) * (kA + 3 * kB * square)};
+}
+
+template <auto* kTerms, typename T>
+void gated_activation(const T* gate, const T* up, T* y, int64_t size) {
   for_each_vector(size, [&](const auto& at) {
-    const Vec g = at.load(gate);
-    at.store(y, rounded(g * sigmoid(g), gate) * at.load(up));
+    const GateTerms terms = kTerms(at.load(gate));
+    at.store(y, rounded(terms.gate * terms.sigmoid, gate) * at.load(up));
   });
 }
 
-template <typename T>
-void swiglu_backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t size) {
+template <auto* kTerms, typename T>
+void gated_activation_backward(const T* dy, const T* gate, const T* up, T* dgate, T* dup,
+                               int64_t size) {
   for_each_vector(size, [&](const auto& at) {
-    const Vec d = at.load(dy), g = at.load(gate), s = sigmoid(g);
-    at.store(dgate, rounded(d * at.load(up), gate) * s * (1.0F + g * (1.0F - s)));
-    at.store(dup, rounded(g * s, gate) * d);
+    const Vec d = at.load(dy);
+    const GateTerms terms = kTerms(at.load(gate));
+    at.store(dgate, rounded(d * at.load(up), gate) * terms.sigmoid * terms.slope);
+    at.store(dup, rounded(terms.gate * terms.sigmoid, gate) * d);
   });
 }
 

@@ -107,8 +107,10 @@ struct DtypeKernels {
   // Adds to dweight [size]. dx and dweight may be null.
   void (*rms_norm_backward)(const NormRows<T>& rows, const T* dy, T* dx, float* dweight);
   void (*rotate)(const HeadPairs<T>& pairs, float direction);
-  void (*swiglu)(const T* gate, const T* up, T* y, int64_t count);
-  void (*swiglu_backward)(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t count);
+  // Of SiLU, then of GELU by tanh.
+  void (*gated_activation[2])(const T* gate, const T* up, T* y, int64_t count);
+  void (*gated_activation_backward[2])(const T* dy, const T* gate, const T* up, T* dgate, T* dup,
+                                       int64_t count);
   // Returns log(sum(exp(logits))) of one row.
   float (*log_sum_exp)(const T* logits, int64_t size);
   // Computes logits = (exp(logits - lse) - 1 at the target) * scale in place, for one row.

@@ -1,4 +1,4 @@
-// Rotary embedding and SwiGLU: one vector of 16 bytes per thread and operand.
+// Rotary embedding and gated activation: one vector of 16 bytes per thread and operand.
 #include "base/launch.cuh"
 #include "model/kernels/gpu/fused.h"
 #include "model/kernels/gpu/vector.cuh"
@@ -45,8 +45,23 @@ __global__ void rope_kernel(ApplyRope call, int64_t threads) {
   store(static_cast<T*>(call.y) + first + call.half, rotated_b);
 }
 
-__device__ float sigmoid(float x) {
-  return 1.f / (1.f + __expf(-x));
+// The activation of a gate is gate * sigmoid, its derivative sigmoid * slope.
+struct GateTerms {
+  float gate, sigmoid, slope;
+};
+
+__device__ GateTerms silu(float gate) {
+  const float s = 1.f / (1.f + __expf(-gate));
+  return {gate, s, 1.f + gate * (1.f - s)};
+}
+
+// See gelu_tanh() in model/kernels/cpu/elementwise.h. NaN stays NaN.
+__device__ GateTerms gelu_tanh(float gate) {
+  constexpr float kA = 1.5957691216f, kB = 0.044715f * kA;
+  const float above = gate < -10.f ? -10.f : gate;
+  const float x = above > 10.f ? 10.f : above, square = x * x;
+  const float e = __expf(-x * (kA + kB * square)), s = 1.f / (1.f + e);
+  return {above, s, 1.f + x * (e * s) * (kA + 3 * kB * square)};
 }
 
 // Returns the offset, in rows with gaps, of element `i` of rows without gaps.
@@ -57,7 +72,7 @@ __device__ int64_t place(const StridedRows& rows, int64_t i) {
 }
 
 template <typename T>
-__global__ void swiglu_kernel(SwiGluForward call, int64_t threads) {
+__global__ void gated_activation_kernel(GatedActivation call, int64_t threads) {
   if (this_thread() >= threads) return;
   const int64_t at = this_thread() * Vector<T>::kSize, from = place(call.inputs, at);
   const Vector<T> g = load(static_cast<const T*>(call.gate) + from);
@@ -66,13 +81,14 @@ __global__ void swiglu_kernel(SwiGluForward call, int64_t threads) {
 #pragma unroll
   for (int i = 0; i < Vector<T>::kSize; ++i) {
     const float wide = widen(g.at[i]);
-    out.at[i] = narrow<T>(wide * sigmoid(wide) * widen(u.at[i]));
+    const GateTerms terms = call.gelu_tanh ? gelu_tanh(wide) : silu(wide);
+    out.at[i] = narrow<T>(terms.gate * terms.sigmoid * widen(u.at[i]));
   }
   store(static_cast<T*>(call.y) + at, out);
 }
 
 template <typename T>
-__global__ void swiglu_backward_kernel(SwiGluBackward call, int64_t threads) {
+__global__ void gated_activation_backward_kernel(GatedActivationBackward call, int64_t threads) {
   if (this_thread() >= threads) return;
   const int64_t at = this_thread() * Vector<T>::kSize, from = place(call.inputs, at);
   const Vector<T> d = load(static_cast<const T*>(call.dy) + at);
@@ -81,9 +97,10 @@ __global__ void swiglu_backward_kernel(SwiGluBackward call, int64_t threads) {
   Vector<T> dgate, dup;
 #pragma unroll
   for (int i = 0; i < Vector<T>::kSize; ++i) {
-    const float wide = widen(g.at[i]), dy = widen(d.at[i]), s = sigmoid(wide);
-    dgate.at[i] = narrow<T>(dy * widen(u.at[i]) * s * (1.f + wide * (1.f - s)));
-    dup.at[i] = narrow<T>(dy * wide * s);
+    const float wide = widen(g.at[i]), dy = widen(d.at[i]);
+    const GateTerms terms = call.gelu_tanh ? gelu_tanh(wide) : silu(wide);
+    dgate.at[i] = narrow<T>(dy * widen(u.at[i]) * terms.sigmoid * terms.slope);
+    dup.at[i] = narrow<T>(dy * terms.gate * terms.sigmoid);
   }
   store(static_cast<T*>(call.dgate) + from, dgate);
   store(static_cast<T*>(call.dup) + from, dup);
@@ -99,19 +116,21 @@ void rotate(ElementType element, const ApplyRope& call, cudaStream_t stream) {
   });
 }
 
-void swiglu_forward(ElementType element, const SwiGluForward& call, cudaStream_t stream) {
+void gated_activation(ElementType element, const GatedActivation& call, cudaStream_t stream) {
   dispatch_element(element, [&](auto t) {
     using T = decltype(t);
     const int64_t threads = call.inputs.rows * call.inputs.width / Vector<T>::kSize;
-    launch_kernel(swiglu_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
+    launch_kernel(gated_activation_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
   });
 }
 
-void swiglu_backward(ElementType element, const SwiGluBackward& call, cudaStream_t stream) {
+void gated_activation_backward(ElementType element, const GatedActivationBackward& call,
+                               cudaStream_t stream) {
   dispatch_element(element, [&](auto t) {
     using T = decltype(t);
     const int64_t threads = call.inputs.rows * call.inputs.width / Vector<T>::kSize;
-    launch_kernel(swiglu_backward_kernel<T>, blocks_of(threads), kBlock, stream, call, threads);
+    launch_kernel(gated_activation_backward_kernel<T>, blocks_of(threads), kBlock, stream, call,
+                  threads);
   });
 }
 

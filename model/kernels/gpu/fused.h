@@ -76,27 +76,31 @@ struct StridedRows {
   int64_t stride;
 };
 
-// y = silu(gate) * up, gate and up [rows, width] with a stride; y has no gaps.
-struct SwiGluForward {
+// y = silu(gate) * up, or gelu(gate) * up by GELU's tanh formula; gate and up [rows, width] with a
+// stride; y has no gaps.
+struct GatedActivation {
   const void* gate;
   const void* up;
   void* y;
   StridedRows inputs;
+  bool gelu_tanh;
 };
 
-void swiglu_forward(ElementType element, const SwiGluForward& call, cudaStream_t stream);
+void gated_activation(ElementType element, const GatedActivation& call, cudaStream_t stream);
 
 // dgate and dup have the stride of gate and up; dy has no gaps.
-struct SwiGluBackward {
+struct GatedActivationBackward {
   const void* dy;
   const void* gate;
   const void* up;
   void* dgate;
   void* dup;
   StridedRows inputs;
+  bool gelu_tanh;
 };
 
-void swiglu_backward(ElementType element, const SwiGluBackward& call, cudaStream_t stream);
+void gated_activation_backward(ElementType element, const GatedActivationBackward& call,
+                               cudaStream_t stream);
 
 // table [.., width] += the sums of dy [count, width] over the positions of each row: `rows` [count]
 // ascending, `order` [count] their indices in dy. `parts` [add_rows_parts(count), width] is

@@ -174,7 +174,7 @@ Tensor apply_rope_cuda(const Tensor& any_x, const Tensor& cos, const Tensor& sin
 }
 
 // Returns gate and up as rows that a kernel supports; nullopt otherwise.
-std::optional<StridedRows> swiglu_rows(const Tensor& gate, const Tensor& up) {
+std::optional<StridedRows> gated_rows(const Tensor& gate, const Tensor& up) {
   if (!element_type(gate)) return std::nullopt;
   const auto rows = row_layout(gate);
   const bool fits = rows && rows->width % vector_size(gate) == 0 &&
@@ -185,38 +185,41 @@ std::optional<StridedRows> swiglu_rows(const Tensor& gate, const Tensor& up) {
   return StridedRows{rows->rows, rows->width, rows->stride};
 }
 
-Tensor swiglu_cuda(const Tensor& any_gate, const Tensor& any_up) {
+Tensor gated_activation_cuda(const Tensor& any_gate, const Tensor& any_up, bool gelu_tanh) {
   Tensor gate = any_gate, up = any_up;
-  auto rows = swiglu_rows(gate, up);
-  if (!rows) rows = swiglu_rows(gate = gate.contiguous(), up = up.contiguous());
-  if (!rows) return formula::swiglu(gate, up);
+  auto rows = gated_rows(gate, up);
+  if (!rows) rows = gated_rows(gate = gate.contiguous(), up = up.contiguous());
+  if (!rows) return formula::gated_activation(gate, up, gelu_tanh);
   Tensor y = at::empty(gate.sizes(), gate.options());
-  run(swiglu_forward, gate,
+  run(gated_activation, gate,
       {.gate = gate.const_data_ptr(),
        .up = up.const_data_ptr(),
        .y = y.data_ptr(),
-       .inputs = *rows});
+       .inputs = *rows,
+       .gelu_tanh = gelu_tanh});
   return y;
 }
 
-std::tuple<Tensor, Tensor> swiglu_backward_cuda(const Tensor& any_dy, const Tensor& any_gate,
-                                                const Tensor& any_up) {
+std::tuple<Tensor, Tensor> gated_activation_backward_cuda(const Tensor& any_dy,
+                                                          const Tensor& any_gate,
+                                                          const Tensor& any_up, bool gelu_tanh) {
   const Tensor dy = any_dy.contiguous();
   Tensor gate = any_gate, up = any_up;
-  auto rows = swiglu_rows(gate, up);
-  if (!rows) rows = swiglu_rows(gate = gate.contiguous(), up = up.contiguous());
+  auto rows = gated_rows(gate, up);
+  if (!rows) rows = gated_rows(gate = gate.contiguous(), up = up.contiguous());
   if (!rows || dy.sizes() != gate.sizes() || !aligned(dy) ||
       dy.scalar_type() != gate.scalar_type()) {
-    return formula::swiglu_backward(dy, gate, up);
+    return formula::gated_activation_backward(dy, gate, up, gelu_tanh);
   }
   const auto [dgate, dup] = empty_like_pair(gate, up);
-  run(swiglu_backward, gate,
+  run(gated_activation_backward, gate,
       {.dy = dy.const_data_ptr(),
        .gate = gate.const_data_ptr(),
        .up = up.const_data_ptr(),
        .dgate = dgate.data_ptr(),
        .dup = dup.data_ptr(),
-       .inputs = *rows});
+       .inputs = *rows,
+       .gelu_tanh = gelu_tanh});
   return {dgate, dup};
 }
 
@@ -316,8 +319,8 @@ TORCH_LIBRARY_IMPL(zeroth, CUDA, library) {
   library.impl("add_rms_norm", add_rms_norm_cuda);
   library.impl("rms_norm_backward", rms_norm_backward_cuda);
   library.impl("apply_rope", apply_rope_cuda);
-  library.impl("swiglu", swiglu_cuda);
-  library.impl("swiglu_backward", swiglu_backward_cuda);
+  library.impl("gated_activation", gated_activation_cuda);
+  library.impl("gated_activation_backward", gated_activation_backward_cuda);
   library.impl("add_rows_", add_rows_cuda);
   library.impl("log_sum_exp", log_sum_exp_cuda);
   library.impl("logit_gradient_", logit_gradient_cuda);
