@@ -118,10 +118,9 @@ struct RouterSpec {
   double scale = 1;           // of the weights
   bool scales_input = false;  // the weights scale the experts' inputs (Llama 4)
   bool in_fp32 = false;       // logits are computed in fp32, also in runs of 16 bits
-  // The input is normalized, and times 1 / sqrt(hidden size) and a trained vector; the weights are
-  // times a trained factor of each expert, after all else (Gemma 4).
-  bool normalizes_input = false;
-  bool scales_experts = false;
+  // The input is normalized, and times 1 / sqrt(hidden size) and a trained vector, and the weights
+  // are times a trained factor of each expert, after all else. The product is a Linear (Gemma 4).
+  bool has_scales = false;
 };
 
 // The experts of a layer: `top_k` of `num_experts` gated MLPs for each token, and one for all of

@@ -47,6 +47,19 @@ Router::Router(const ModelSpec& spec, std::string block, TensorParallelPtr tp)
       top_k_(spec.experts->top_k),
       aux_loss_coef_(spec.experts->aux_loss_coef),
       tp_(std::move(tp)) {
+  if (spec_.has_scales) {
+    NormSpec norm = spec.norm;
+    norm.weight = norm.bias = false;
+    norm_ = std::make_shared<Norm>(norm, spec.hidden_size);
+    scale_ = register_parameter("scale", meta_parameter({spec.hidden_size}));
+    per_expert_scale_ = register_parameter("per_expert_scale", meta_parameter({num_experts_}));
+    proj_ = register_module(
+        "proj", std::make_shared<Linear>(LinearShape{.in = spec.hidden_size,
+                                                     .out = num_experts_,
+                                                     .tp = tp_,
+                                                     .quantization = spec.quantization}));
+    return;
+  }
   weight_ = register_parameter("weight", meta_parameter({num_experts_, spec.hidden_size}));
   if (spec_.bias) bias_ = register_parameter("bias", meta_parameter({num_experts_}));
   if (spec_.correction_bias) {
@@ -55,21 +68,13 @@ Router::Router(const ModelSpec& spec, std::string block, TensorParallelPtr tp)
                                           meta_parameter(spec_.correction_in_row ? row : vector),
                                           /*requires_grad=*/false);
   }
-  if (spec_.normalizes_input) {
-    NormSpec norm = spec.norm;
-    norm.weight = norm.bias = false;
-    norm_ = std::make_shared<Norm>(norm, spec.hidden_size);
-    scale_ = register_parameter("scale", meta_parameter({spec.hidden_size}));
-  }
-  if (spec_.scales_experts)
-    per_expert_scale_ = register_parameter("per_expert_scale", meta_parameter({num_experts_}));
 }
 
-Tensor Router::logits(const Tensor& any_x) const {
-  Tensor x = any_x;
-  if (norm_) {
+Tensor Router::logits(const Tensor& x, const MicroBatch& batch) const {
+  if (spec_.has_scales) {
     const double root = std::sqrt(static_cast<double>(x.size(1)));
-    x = norm_->forward(x) * deliver_grad(scale_) * (1 / root);
+    const Tensor scaled = norm_->forward(x) * deliver_grad(scale_) * (1 / root);
+    return linear(scaled, *proj_, batch).to(torch::kFloat);
   }
   const auto dtype = spec_.in_fp32 ? torch::kFloat : x.scalar_type();
   const Tensor bias = bias_.defined() ? deliver_grad(bias_).to(dtype) : Tensor();
@@ -104,7 +109,7 @@ Tensor Router::count(const Tensor& scores, const Tensor& experts, const MicroBat
 }
 
 Router::Choice Router::forward(const Tensor& x, const MicroBatch& batch) const {
-  const Tensor z = logits(x);
+  const Tensor z = logits(x, batch);
   Tensor scores = spec_.score == RouterScore::kSoftmax ? z.softmax(-1) : z.sigmoid();
   // A score may be rounded to that of another expert where their logits differ.
   const bool by_logits = !correction_bias_.defined() && spec_.groups == spec_.kept_groups;

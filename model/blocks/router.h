@@ -8,6 +8,7 @@
 #include <string>
 
 #include "device/tensor.h"
+#include "model/blocks/linear.h"
 #include "model/blocks/norm.h"
 #include "model/micro_batch.h"
 #include "model/spec.h"
@@ -17,10 +18,10 @@ namespace zeroth::model {
 
 class Router : public torch::nn::Module {
  public:
-  // Parameters are `weight` [experts, hidden], and `bias`, `correction_bias` and `per_expert_scale`
-  // [experts] and `scale` [hidden], of the input, in families that have them. They are full on
-  // every rank of `tp`.
-  // `block` is the label of the block that it is in.
+  // Parameters are `weight` [experts, hidden], and `bias` and `correction_bias` [experts] in
+  // families that have them; with scales they are `scale` [hidden], `per_expert_scale` [experts]
+  // and those of the Linear `proj`. They are full on every rank of `tp`. `block` is the label of
+  // the block that it is in.
   Router(const ModelSpec& spec, std::string block, TensorParallelPtr tp);
 
   // A Choice has k experts for each of n tokens, and their weights.
@@ -34,7 +35,7 @@ class Router : public torch::nn::Module {
 
  private:
   // Returns [n, experts] fp32.
-  torch::Tensor logits(const torch::Tensor& x) const;
+  torch::Tensor logits(const torch::Tensor& x, const MicroBatch& batch) const;
   torch::Tensor choose(const torch::Tensor& scores) const;
   // Counts, and returns the scores with the load balancing loss in their gradient.
   torch::Tensor count(const torch::Tensor& scores, const torch::Tensor& experts,
@@ -46,7 +47,8 @@ class Router : public torch::nn::Module {
   double aux_loss_coef_;
   TensorParallelPtr tp_;
   torch::Tensor weight_, bias_, correction_bias_, scale_, per_expert_scale_;
-  std::shared_ptr<Norm> norm_;  // of the input; null without
+  std::shared_ptr<Norm> norm_;  // of the input; null without scales
+  std::shared_ptr<Linear> proj_;
 };
 
 }  // namespace zeroth::model

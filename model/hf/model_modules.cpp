@@ -74,11 +74,15 @@ class ModuleList {
 
   void add_experts(const std::string& label) {
     const ExpertsSpec& experts = *spec_.experts;
-    std::vector<std::string> router = {label + "router.weight"};
+    std::vector<std::string> router;
+    if (experts.router.has_scales) {
+      add(Kind::kProduct, label + "router.proj");
+      router = {label + "router.scale", label + "router.per_expert_scale"};
+    } else {
+      router = {label + "router.weight"};
+    }
     if (experts.router.bias) router.push_back(label + "router.bias");
     if (experts.router.correction_bias) router.push_back(label + "router.correction_bias");
-    if (experts.router.normalizes_input) router.push_back(label + "router.scale");
-    if (experts.router.scales_experts) router.push_back(label + "router.per_expert_scale");
     add_bare(router);
     std::vector<std::string> matrices = {label + "experts.gate_up", label + "experts.down"};
     if (experts.bias) {

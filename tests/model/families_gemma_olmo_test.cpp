@@ -229,8 +229,7 @@ TEST_CASE("gemma4_text shares keys and values, and may have experts beside the M
   CHECK(spec.experts->num_experts == 8);
   CHECK(spec.experts->top_k == 2);
   CHECK(spec.experts->beside_mlp);
-  CHECK(spec.experts->router.normalizes_input);
-  CHECK(spec.experts->router.scales_experts);
+  CHECK(spec.experts->router.has_scales);
   CHECK(spec.experts->router.normalize);
   CHECK(spec.layer(0).experts);
   CHECK(spec.layer(2).k_is_v);
@@ -239,7 +238,7 @@ TEST_CASE("gemma4_text shares keys and values, and may have experts beside the M
   CHECK(spec.layer_kv_heads(1) == 4);
   check_names(
       spec,
-      {{"layers.1.experts.router.weight", "model.layers.1.router.proj.weight"},
+      {{"layers.1.experts.router.proj.weight", "model.layers.1.router.proj.weight"},
        {"layers.1.experts.router.scale", "model.layers.1.router.scale"},
        {"layers.1.experts.router.per_expert_scale", "model.layers.1.router.per_expert_scale"},
        {"layers.1.experts.experts.gate_up", "model.layers.1.experts.gate_up_proj"},

@@ -24,7 +24,6 @@ constexpr NamePair kNames[] = {
     {"layers.#.mlp_branch_norm.", "layers.#.post_feedforward_layernorm_1."},
     {"layers.#.experts_norm.", "layers.#.pre_feedforward_layernorm_2."},
     {"layers.#.experts_post_norm.", "layers.#.post_feedforward_layernorm_2."},
-    {"layers.#.experts.router.weight", "layers.#.router.proj.weight"},
     {"layers.#.experts.router.", "layers.#.router."},
     {"layers.#.experts.experts.gate_up", "layers.#.experts.gate_up_proj"},
     {"layers.#.experts.experts.down", "layers.#.experts.down_proj"},
@@ -135,7 +134,7 @@ void read_sparse(ConfigReader& config, ModelSpec& spec) {
     return;
   }
   read_experts(config, spec, {.top_k = "top_k_experts", .has_aux_loss = false});
-  spec.experts->router.normalizes_input = spec.experts->router.scales_experts = true;
+  spec.experts->router.has_scales = true;
   spec.experts->beside_mlp = true;
 }
 
