@@ -36,10 +36,17 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
   const auto require = [&](bool holds, const char* what, int64_t size, const char* rule) {
     if (!holds) reasons.push_back(fmt::format("{} {} {}", size, what, rule));
   };
+  // Returns the sizes that layers have.
+  const auto of_layers = [&](int64_t (ModelSpec::*size)(int64_t) const) {
+    std::set<int64_t> sizes;
+    for (int64_t layer = 0; layer < spec.num_layers; ++layer) sizes.insert((spec.*size)(layer));
+    return sizes;
+  };
   require(spec.num_heads % ranks == 0, "attention heads", spec.num_heads,
           "are not a multiple of it");
-  require(spec.num_kv_heads % ranks == 0 || ranks % spec.num_kv_heads == 0, "key/value heads",
-          spec.num_kv_heads, "are neither a multiple nor a divisor of it");
+  for (const int64_t heads : of_layers(&ModelSpec::layer_kv_heads))
+    require(heads % ranks == 0 || ranks % heads == 0, "key/value heads", heads,
+            "are neither a multiple nor a divisor of it");
   require(spec.qkv_layout != QkvLayout::kGrouped || spec.num_kv_heads % ranks == 0,
           "groups of heads", spec.num_kv_heads, "are not a multiple of it");
   if (spec.delta_net)
@@ -49,8 +56,10 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
     require(spec.hidden_size % ranks == 0, "channels of short convolutions", spec.hidden_size,
             "are not a multiple of it");
   std::set<int64_t> sizes;
-  for (int64_t layer = 0; layer < spec.num_layers; ++layer)
-    if (!spec.layer(layer).experts) sizes.insert(spec.mlp_size(layer));
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    const bool has_mlp = !spec.layer(layer).experts || spec.experts->beside_mlp;
+    if (has_mlp) sizes.insert(spec.mlp_size(layer));
+  }
   if (spec.experts && spec.experts->shared_intermediate_size > 0)
     sizes.insert(spec.experts->shared_intermediate_size);
   for (const int64_t size : sizes)
@@ -64,7 +73,8 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
       require(size % kNf4Block == 0, what, size, "are no multiple of 64, a block of NF4");
     };
     require_blocks(spec.hidden_size, "inputs of products");
-    require_blocks(spec.num_heads * spec.head_dim / ranks, "inputs of o_proj on a rank");
+    for (const int64_t head_dim : of_layers(&ModelSpec::layer_head_dim))
+      require_blocks(spec.num_heads * head_dim / ranks, "inputs of o_proj on a rank");
     if (spec.delta_net)
       require_blocks(spec.delta_net->value_heads * spec.delta_net->value_dim / ranks,
                      "inputs of out_proj on a rank");

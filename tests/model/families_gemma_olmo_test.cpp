@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+const json kNoInputs = {{"vocab_size_per_layer_input", 64}, {"hidden_size_per_layer_input", 0}};
+
 }  // namespace
 
 TEST_CASE("gemma has weights around 0, a scaled embedding, and two keys of its activation") {
@@ -200,11 +202,10 @@ TEST_CASE("gemma4_text has heads of two sizes, and inputs of each layer") {
              {"layers.1.layer_scalar", "model.layers.1.layer_scalar"}});
 }
 
-TEST_CASE("gemma4_text shares keys and values, and may have experts beside the MLP") {
-  const json small = {{"vocab_size_per_layer_input", 64}, {"hidden_size_per_layer_input", 0}};
+TEST_CASE("the last layers of gemma4_text use keys and values of earlier ones") {
   const json types = {"sliding_attention", "full_attention", "sliding_attention",
                       "sliding_attention", "sliding_attention"};
-  const json five = with(small, {{"num_hidden_layers", 5}, {"layer_types", types}});
+  const json five = with(kNoInputs, {{"num_hidden_layers", 5}, {"layer_types", types}});
   const ModelSpec shared = parse_family(
       "gemma4_text", with(five, {{"num_kv_shared_layers", 2}, {"use_double_wide_mlp", true}}));
   CHECK(windows(shared) == Windows{512, 0, 512, 512, 0});  // the last one whatever is written
@@ -219,12 +220,31 @@ TEST_CASE("gemma4_text shares keys and values, and may have experts beside the M
   CHECK(carried_states(shared, 4).kv_layers == std::vector<int64_t>{1});
   CHECK(carried_states(shared, 5).kv_layers.empty());
   CHECK(input_size(shared, 3) == 32 + 2 * 4 * (256 + 512));
-  const json sparse = with(small, {{"enable_moe_block", true},
-                                   {"num_experts", 8},
-                                   {"top_k_experts", 2},
-                                   {"moe_intermediate_size", 12},
-                                   {"attention_k_eq_v", true},
-                                   {"num_global_key_value_heads", 2}});
+  const auto layers = [](const json& value) { return json{{"per_layer_config", value}}; };
+  check_refusals(
+      "gemma4_text",
+      {{with(five, {{"num_kv_shared_layers", 5}}), "num_kv_shared_layers is 5, expected a whole"},
+       {with(five, {{"num_kv_shared_layers", 4}}), "no earlier layer is of the type of layer 1"},
+       {layers({{"3", json::object()}}), "per_layer_config has \"3\", expected an object"},
+       {layers({{"01", json::object()}}), "per_layer_config has \"01\", expected an object"},
+       {layers({{"2", {{"intermediate_size", 8}}}}),
+        "per_layer_config.2.intermediate_size is not supported for a single layer"},
+       {layers({{"1", {{"head_dim", 24}}}}), "gives layers 0 and 1, which are of one type"},
+       {layers({{"2", {{"head_dim", 25}}}}), "head_dim is 25, but rotary embeddings need"},
+       {layers({{"2", {{"num_key_value_heads", 3}}}}), "num_attention_heads is 4, not a multiple"},
+       {{{"vocab_size_per_layer_input", 63}}, "is 63, less than the vocab_size of 64"},
+       {{{"use_bidirectional_attention", "all"}}, "use_bidirectional_attention is \"all\""},
+       {{{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}}, "rope_scaling is"},
+       {{{"sliding_window", nullptr}}, "sliding_window is null"}});
+}
+
+TEST_CASE("gemma4_text may have experts beside the MLP, and keys that are values") {
+  const json sparse = with(kNoInputs, {{"enable_moe_block", true},
+                                       {"num_experts", 8},
+                                       {"top_k_experts", 2},
+                                       {"moe_intermediate_size", 12},
+                                       {"attention_k_eq_v", true},
+                                       {"num_global_key_value_heads", 2}});
   const ModelSpec spec = parse_family("gemma4_text", sparse);
   CHECK(spec.experts->num_experts == 8);
   CHECK(spec.experts->top_k == 2);
@@ -248,24 +268,9 @@ TEST_CASE("gemma4_text shares keys and values, and may have experts beside the M
        {"layers.1.experts_norm.weight", "model.layers.1.pre_feedforward_layernorm_2.weight"},
        {"layers.1.experts_post_norm.weight",
         "model.layers.1.post_feedforward_layernorm_2.weight"}});
-  const auto layers = [](const json& value) { return json{{"per_layer_config", value}}; };
-  check_refusals(
-      "gemma4_text",
-      {{with(five, {{"num_kv_shared_layers", 5}}), "num_kv_shared_layers is 5, expected a whole"},
-       {with(five, {{"num_kv_shared_layers", 4}}), "no earlier layer is of the type of layer 1"},
-       {layers({{"3", json::object()}}), "per_layer_config has \"3\", expected an object"},
-       {layers({{"01", json::object()}}), "per_layer_config has \"01\", expected an object"},
-       {layers({{"2", {{"intermediate_size", 8}}}}),
-        "per_layer_config.2.intermediate_size is not supported for a single layer"},
-       {layers({{"1", {{"head_dim", 24}}}}), "gives layers 0 and 1, which are of one type"},
-       {layers({{"2", {{"head_dim", 25}}}}), "head_dim is 25, but rotary embeddings need"},
-       {layers({{"2", {{"num_key_value_heads", 3}}}}), "num_attention_heads is 4, not a multiple"},
-       {{{"vocab_size_per_layer_input", 63}}, "is 63, less than the vocab_size of 64"},
-       {{{"use_bidirectional_attention", "all"}}, "use_bidirectional_attention is \"all\""},
-       {{{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}}, "rope_scaling is"},
-       {{{"sliding_window", nullptr}}, "sliding_window is null"},
-       {{{"enable_moe_block", true}}, "moe_intermediate_size"},
-       {with(sparse, {{"output_router_logits", true}}), "has no load balancing loss"}});
+  check_refusals("gemma4_text",
+                 {{{{"enable_moe_block", true}}, "moe_intermediate_size"},
+                  {with(sparse, {{"output_router_logits", true}}), "no load balancing loss"}});
 }
 
 TEST_CASE("olmo has LayerNorm without weights, and clamps q, k and v") {
