@@ -29,7 +29,7 @@ struct CausalAttention {
 };
 
 // Returns whether cpu_attention() supports q and v: fp32, bf16 or fp16 on a CPU with AVX2, sizes of
-// heads that are multiples of 16 and at most 256.
+// heads that are multiples of 16 and at most 512.
 bool cpu_attention_supports(const torch::Tensor& q, const torch::Tensor& v);
 
 // Returns softmax(scores) v as [batch, seq, heads, v_dim]. q is [batch, seq, heads, head_dim], k

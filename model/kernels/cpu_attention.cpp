@@ -186,7 +186,7 @@ class Attend final : public CustomFunction {
 }  // namespace
 
 bool cpu_attention_supports(const Tensor& q, const Tensor& v) {
-  const auto fits = [](int64_t size) { return size % 16 == 0 && size <= 256; };
+  const auto fits = [](int64_t size) { return size % 16 == 0 && size <= 512; };
   return q.is_cpu() && cpu::has_kernels(q.scalar_type()) && fits(q.size(3)) && fits(v.size(3)) &&
          cpu_isa() >= CpuIsa::kAvx2;  // others multiply small tiles slowly
 }
