@@ -40,7 +40,7 @@ TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
 OUT = TESTS / "equivalence/fixtures"
 MODELS = ("llama", "qwen3_tied", "gpt2", "llama_pad", "qwen3_pad_tied")
 # Fused products, sandwich norms, NoPE layers, experts, ALiBi behind a norm of the embedding, convolutions, delta nets: fp32 alone.
-FAMILIES = ("phi3", "glm4", "smollm3", "qwen2_moe", "bloom", "lfm2", "qwen3_5_text")
+FAMILIES = ("phi3", "glm4", "smollm3", "qwen2_moe", "bloom", "lfm2", "qwen3_5_text", "gemma4_text", "gemma4_moe")
 STEPS, GLOBAL_BATCH, LENGTH, VOCAB, UNTRAINED = 20, 24, 32, 64, -100
 ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 CLIPPING = 1.0

@@ -1,7 +1,8 @@
 // Families whose layers differ from Llama's: fused products (phi3), norms behind attention and MLP
 // and a part of each head that rotates (glm4), layers without rotary embeddings (smollm3), experts
 // in some layers (qwen2_moe), ALiBi and a norm of the embedding (bloom), short convolutions (lfm2)
-// and a gated delta net (qwen3_5_text) in place of attention.
+// and a gated delta net (qwen3_5_text) in place of attention, inputs, keys and values that layers
+// pass on (gemma4_text), and experts beside the MLP (gemma4_moe).
 #include <doctest/doctest.h>
 
 #include "tests/equivalence/expect_row.h"
@@ -12,8 +13,8 @@ namespace {
 
 using configs::OffloadDevice;
 
-constexpr const char* kFamilies[] = {"phi3",  "glm4", "smollm3",     "qwen2_moe",
-                                     "bloom", "lfm2", "qwen3_5_text"};
+constexpr const char* kFamilies[] = {"phi3", "glm4",         "smollm3",     "qwen2_moe", "bloom",
+                                     "lfm2", "qwen3_5_text", "gemma4_text", "gemma4_moe"};
 
 }  // namespace
 
@@ -38,7 +39,7 @@ TEST_CASE("each stage, with recompute and layers that ranks share, trains to the
 TEST_CASE("states and parameters of experts and delta nets rest on the host or in files") {
   const TempFolder directory;
   RowChecker checker;
-  for (const char* model : {"qwen2_moe", "qwen3_5_text"}) {
+  for (const char* model : {"qwen2_moe", "qwen3_5_text", "gemma4_text"}) {
     for (const OffloadDevice device : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
       Row row = {.recompute = {.every_nth_block = 1}, .ranks = 2, .model = model};
       row.zero.stage = 3;
@@ -50,9 +51,9 @@ TEST_CASE("states and parameters of experts and delta nets rest on the host or i
   MESSAGE(checker.worst());
 }
 
-TEST_CASE("stages of a pipeline hold experts and delta nets") {
+TEST_CASE("stages of a pipeline hold experts and delta nets, and pass on what layers share") {
   RowChecker checker;
-  for (const char* model : {"qwen2_moe", "qwen3_5_text"}) {
+  for (const char* model : {"qwen2_moe", "qwen3_5_text", "gemma4_text"}) {
     for (const int ranks : {1, 2}) {
       Row row = {.accumulation = 4, .pipeline = {.stages = 2}, .ranks = ranks, .model = model};
       row.zero.stage = ranks - 1;
