@@ -44,10 +44,10 @@ class Block : public torch::nn::Module {
   // "attention.q.weight".
   explicit Block(std::string label) : label_(std::move(label)) {}
 
-  // Returns the next block's input. x is the previous block's output, [batch, seq, hidden] in
-  // working precision (undefined for the first block, which reads batch.tokens). The last block
-  // returns the fp32 scalar loss (sum over label tokens / batch.loss_normalizer), or logits [batch,
-  // seq, vocab] when batch.targets is undefined.
+  // Returns the next block's input. x is the previous block's output, [batch, seq, n] in working
+  // precision (undefined for the first block, which reads batch.tokens), where n may differ from
+  // block to block. The last block returns the fp32 scalar loss (sum over label tokens /
+  // batch.loss_normalizer), or logits [batch, seq, vocab] when batch.targets is undefined.
   virtual torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) = 0;
 
   // Returns whether backward delivers the gradient of every parameter through
@@ -56,7 +56,7 @@ class Block : public torch::nn::Module {
   virtual bool accumulates_grads() const { return false; }
 
   // Returns how the block's parameters are split over tensor-parallel ranks, for which x is not
-  // [batch, seq, hidden] but this rank's shard of the flattened tokens, [rows, hidden]
+  // [batch, seq, n] but this rank's shard of the flattened tokens, [rows, n]
   // (model/tensor_parallel.h). A block that returns nullopt is rejected under tensor parallelism. A
   // buffer is either equal on all ranks, or it is a slice too and is listed among the splits.
   virtual std::optional<Splits> splits() const { return std::nullopt; }
