@@ -154,6 +154,28 @@ void add_experts(const std::string& name, ModelSpec& spec) {
   spec.layers = {{}, {.experts = true}};
 }
 
+// Sets what Gemma 4 needs, with all that its sizes have: one of them has the experts.
+void add_gemma4(const std::string& name, ModelSpec& spec) {
+  if (name != "gemma4_text") return;
+  spec.family = name;
+  spec.num_layers = 3;
+  spec.norm_placement = NormPlacement::kSandwich;
+  spec.qk_norm = QkNorm::kPerHead;
+  spec.v_norm = spec.layer_scalar = spec.tie_word_embeddings = true;
+  spec.activation = Activation::kGeluTanh;
+  spec.per_layer_input = PerLayerInputSpec{.vocab_size = 67, .size = 4};
+  spec.experts = ExpertsSpec{.num_experts = 8,
+                             .top_k = 3,
+                             .intermediate_size = 10,
+                             .router = {.has_scales = true},
+                             .beside_mlp = true};
+  spec.rope = {.head_dim = 8, .scaling = RopeScaling::kProportional, .rotated_share = 0.5};
+  const LayerSpec local = {.window = 3, .rope = LayerRope::kLocal, .experts = true};
+  LayerSpec global = {.head_dim = 8, .num_kv_heads = 1, .k_is_v = true};
+  spec.layers = {local, global, global};
+  spec.layers[2].kv_layer = 1;
+}
+
 }  // namespace
 
 ModelSpec chain_variant(const std::string& name) {
@@ -162,6 +184,7 @@ ModelSpec chain_variant(const std::string& name) {
   add_properties(name, spec);
   add_delta_net(name, spec);
   add_new_arithmetic(name, spec);
+  add_gemma4(name, spec);
   if (name == "qwen2") spec.qkv_bias = true;
   if (name == "qwen3") {
     spec.qk_norm = QkNorm::kPerHead;

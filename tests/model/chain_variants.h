@@ -7,7 +7,7 @@
 
 namespace zeroth::model {
 
-// Returns a model of two layers: "llama", or one with the properties of the name.
+// Returns a model of two or three layers: "llama", or one with the properties of the name.
 ModelSpec chain_variant(const std::string& name);
 
 }  // namespace zeroth::model

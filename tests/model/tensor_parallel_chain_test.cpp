@@ -23,7 +23,7 @@ const char* const kVariants[] = {
     "padding_tied", "seed_oss",  "starcoder2", "interleaved", "multipliers", "nope",
     "phi3",         "gpt_neox",  "gptj",       "gemma2",      "olmo2",       "cohere",
     "scores",       "qwen2_moe", "gpt_oss",    "llama4_text", "deepseek_v3", "qwen3_next",
-    "qwen3_5_text", "bloom",     "apertus",    "lfm2"};
+    "qwen3_5_text", "bloom",     "apertus",    "lfm2",        "gemma4_text"};
 
 // 21 tokens: no two or four ranks have as many of them.
 MicroBatch batch_of(const ModelSpec& spec) {
