@@ -16,6 +16,9 @@ struct NormSpec {
   bool weight = true;
   bool bias = false;         // kLayer only
   double weight_offset = 0;  // added to the weight: 1 where files hold it around 0 (Gemma)
+  // kRms only: the product with the weight is in fp32, and rounded once; otherwise its factor is
+  // rounded, too. It shows in 16 bits.
+  bool product_in_fp32 = false;
 };
 
 // Where a half of a layer, attention or feed-forward, is normalized: its input, its output before

@@ -136,7 +136,7 @@ void Attention::register_norms(const ModelSpec& spec) {
     } else if (tp_) {
       split =
           register_module(name, std::make_shared<SplitNorm>(
-                                    norm.eps,
+                                    norm,
                                     SplitNorm::Shard{part.first * head_dim_, part.heads * head_dim_,
                                                      part.total * head_dim_, part.num_replicas},
                                     tp_));

@@ -22,7 +22,8 @@ using torch::Tensor;
 // weight.
 class RmsNorm final : public CustomFunction {
  public:
-  RmsNorm(double eps, double offset) : eps_(eps), offset_(offset) {}
+  explicit RmsNorm(const NormSpec& spec)
+      : eps_(spec.eps), offset_(spec.weight_offset), product_in_fp32_(spec.product_in_fp32) {}
 
   TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
     context.keep_undefined_grads();
@@ -30,9 +31,9 @@ class RmsNorm final : public CustomFunction {
     Tensor sum = x, y, scale;
     adds_ = inputs.size() == 3;
     if (adds_) {
-      std::tie(sum, y, scale) = add_rms_norm(x, inputs[1], weight, eps_, offset_);
+      std::tie(sum, y, scale) = add_rms_norm(x, inputs[1], weight, eps_, offset_, product_in_fp32_);
     } else {
-      std::tie(y, scale) = rms_norm(x, weight, eps_, offset_);
+      std::tie(y, scale) = rms_norm(x, weight, eps_, offset_, product_in_fp32_);
     }
     context.save_for_backward({sum, weight, scale});
     return {sum, y};
@@ -54,6 +55,7 @@ class RmsNorm final : public CustomFunction {
 
  private:
   double eps_, offset_;  // offset of the weight
+  bool product_in_fp32_;
   bool adds_ = false;
 };
 
@@ -140,8 +142,9 @@ struct ScaleHeads final : CustomFunction {
 // this rank's part of the weight.
 class SplitRmsNorm final : public CustomFunction {
  public:
-  SplitRmsNorm(double eps, int64_t full_size, int num_replicas, TensorParallelPtr tp)
-      : eps_(eps),
+  SplitRmsNorm(const NormSpec& spec, int64_t full_size, int num_replicas, TensorParallelPtr tp)
+      : eps_(spec.eps),
+        product_in_fp32_(spec.product_in_fp32),
         full_size_(static_cast<double>(full_size)),
         num_replicas_(num_replicas),
         tp_(std::move(tp)) {}
@@ -151,7 +154,9 @@ class SplitRmsNorm final : public CustomFunction {
     const Tensor wide = x.to(torch::kFloat);
     const Tensor scale = mean(wide.square(), "squares of heads").add_(eps_).rsqrt_();
     context.save_for_backward({x, weight, scale});
-    return {(wide * scale).to(x.scalar_type()) * weight};
+    const Tensor normalized = wide * scale;
+    if (product_in_fp32_) return {(normalized * weight).to(x.scalar_type())};
+    return {normalized.to(x.scalar_type()) * weight};
   }
 
   // The formula is that of rms_norm_backward(). dy is this rank's addend where several ranks have
@@ -180,7 +185,9 @@ class SplitRmsNorm final : public CustomFunction {
     return sum / (full_size_ * num_replicas_);
   }
 
-  double eps_, full_size_;
+  double eps_;
+  bool product_in_fp32_;
+  double full_size_;
   int num_replicas_;
   TensorParallelPtr tp_;
 };
@@ -213,7 +220,7 @@ Norm::Residual Norm::normalize(const Tensor& x, const Tensor& weight,
   if (spec_.kind == NormKind::kRms) {
     const Tensor factor = weight.defined() ? weight : at::ones({size_}, x.options());
     const TensorVector both =
-        apply_function(std::make_shared<RmsNorm>(spec_.eps, spec_.weight_offset),
+        apply_function(std::make_shared<RmsNorm>(spec_),
                        addend ? TensorVector{x, *addend, factor} : TensorVector{x, factor});
     return {both[0], both[1]};
   }
@@ -225,14 +232,14 @@ Norm::Residual Norm::normalize(const Tensor& x, const Tensor& weight,
                                  inputs)[0]};
 }
 
-SplitNorm::SplitNorm(double eps, const Shard& shard, TensorParallelPtr tp)
-    : eps_(eps), shard_(shard), tp_(std::move(tp)) {
+SplitNorm::SplitNorm(const NormSpec& spec, const Shard& shard, TensorParallelPtr tp)
+    : spec_(spec), shard_(shard), tp_(std::move(tp)) {
   weight_ = register_parameter("weight", meta_parameter({shard.extent}));
 }
 
 Tensor SplitNorm::forward(const Tensor& x) const {
   return apply_function(
-      std::make_shared<SplitRmsNorm>(eps_, shard_.full_size, shard_.num_replicas, tp_),
+      std::make_shared<SplitRmsNorm>(spec_, shard_.full_size, shard_.num_replicas, tp_),
       {x, weight_})[0];
 }
 

@@ -52,13 +52,13 @@ class SplitNorm : public torch::nn::Module {
     int64_t begin, extent, full_size;
     int num_replicas;
   };
-  SplitNorm(double eps, const Shard& shard, TensorParallelPtr tp);
+  SplitNorm(const NormSpec& spec, const Shard& shard, TensorParallelPtr tp);
 
   // Collective.
   torch::Tensor forward(const torch::Tensor& x) const;
 
  private:
-  double eps_;
+  NormSpec spec_;
   Shard shard_;
   TensorParallelPtr tp_;
   torch::Tensor weight_;  // [extent]

@@ -27,11 +27,13 @@ TORCH_LIBRARY(zeroth, library) {
   const auto any_device = [](auto* formula) {
     return torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, formula);
   };
-  library.def("rms_norm(Tensor x, Tensor weight, float eps, float offset) -> (Tensor, Tensor)",
-              any_device(formula::rms_norm));
   library.def(
-      "add_rms_norm(Tensor x, Tensor addend, Tensor weight, float eps, float offset) -> (Tensor, "
-      "Tensor, Tensor)",
+      "rms_norm(Tensor x, Tensor weight, float eps, float offset, bool product_in_fp32) -> "
+      "(Tensor, Tensor)",
+      any_device(formula::rms_norm));
+  library.def(
+      "add_rms_norm(Tensor x, Tensor addend, Tensor weight, float eps, float offset, bool "
+      "product_in_fp32) -> (Tensor, Tensor, Tensor)",
       any_device(formula::add_rms_norm));
   library.def(
       "rms_norm_backward(Tensor dy, Tensor[] saved, Tensor? residual, "
@@ -57,13 +59,15 @@ TORCH_LIBRARY_IMPL(zeroth, CPU, library) {
 }
 
 std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps,
-                                    double offset) {
-  return call<formula::rms_norm>("zeroth::rms_norm", x, weight, eps, offset);
+                                    double offset, bool product_in_fp32) {
+  return call<formula::rms_norm>("zeroth::rms_norm", x, weight, eps, offset, product_in_fp32);
 }
 
 std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& addend,
-                                                const Tensor& weight, double eps, double offset) {
-  return call<formula::add_rms_norm>("zeroth::add_rms_norm", x, addend, weight, eps, offset);
+                                                const Tensor& weight, double eps, double offset,
+                                                bool product_in_fp32) {
+  return call<formula::add_rms_norm>("zeroth::add_rms_norm", x, addend, weight, eps, offset,
+                                     product_in_fp32);
 }
 
 std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& dy, at::TensorList saved,

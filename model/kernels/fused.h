@@ -14,15 +14,17 @@ namespace zeroth::model {
 
 // Returns y in the shape of x, and scale [rows] fp32: one over the root of the mean square plus
 // eps. x is [..., n], weight [n] of the same dtype. As in transformers, y is normalized in fp32,
-// rounded to x's dtype, then multiplied by weight + offset, a sum in fp32.
+// rounded to x's dtype unless the product is in fp32, then multiplied by weight + offset, a sum in
+// fp32.
 std::tuple<torch::Tensor, torch::Tensor> rms_norm(const torch::Tensor& x,
                                                   const torch::Tensor& weight, double eps,
-                                                  double offset = 0);
+                                                  double offset = 0, bool product_in_fp32 = false);
 // Returns x + addend in the shape of x, and rms_norm() of that sum.
 std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> add_rms_norm(const torch::Tensor& x,
                                                                      const torch::Tensor& addend,
                                                                      const torch::Tensor& weight,
-                                                                     double eps, double offset = 0);
+                                                                     double eps, double offset = 0,
+                                                                     bool product_in_fp32 = false);
 // `saved` has x, weight and scale. Returns dx in the shape of x and dweight [n] fp32, each
 // undefined unless the output mask asks for it. A `residual` in the shape of x is added to dx: the
 // other gradient of what was normalized.

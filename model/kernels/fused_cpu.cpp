@@ -68,7 +68,7 @@ void add_rows(const Tensor& table, const Tensor& rows, const Tensor& dy) {
 }
 
 std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps,
-                                    double offset) {
+                                    double offset, bool product_in_fp32) {
   const Tensor flat = x.contiguous();
   const int64_t size = weight.size(0), rows = flat.numel() / size;
   Tensor y, scale;
@@ -81,18 +81,19 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, doubl
         parallel_for(rows, grain_rows(size), [&](int64_t begin, int64_t end) {
           const int64_t at = begin * size;
           kernels.rms_norm({data<T>(flat) + at, data<T>(w), data<float>(scale) + begin, end - begin,
-                            size, static_cast<float>(offset)},
+                            size, static_cast<float>(offset), product_in_fp32},
                            eps, data<T>(y) + at);
         });
       });
-  if (!done) return formula::rms_norm(x, weight, eps, offset);
+  if (!done) return formula::rms_norm(x, weight, eps, offset, product_in_fp32);
   return {y, scale};
 }
 
 std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& addend,
-                                                const Tensor& weight, double eps, double offset) {
+                                                const Tensor& weight, double eps, double offset,
+                                                bool product_in_fp32) {
   const Tensor sum = at::add(x, addend);
-  const auto [y, scale] = rms_norm(sum, weight, eps, offset);
+  const auto [y, scale] = rms_norm(sum, weight, eps, offset, product_in_fp32);
   return {sum, y, scale};
 }
 

@@ -35,19 +35,21 @@ std::pair<Tensor, Tensor> empty_like_pair(const Tensor& gate, const Tensor& up) 
 namespace formula {
 
 std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, const Tensor& weight, double eps,
-                                    double offset) {
+                                    double offset, bool product_in_fp32) {
   const Tensor wide = x.to(torch::kFloat);
   const Tensor length = at::linalg_vector_norm(wide, 2, at::IntArrayRef({-1}), true);
   const Tensor scale = length.square_().div_(x.size(-1)).add_(eps).rsqrt_();  // [..., 1]
-  const Tensor normalized = (wide * scale).to(x.scalar_type());
-  if (offset == 0) return {normalized.mul(weight), scale.flatten()};
+  const Tensor unrounded = wide * scale;
+  const Tensor normalized = product_in_fp32 ? unrounded : unrounded.to(x.scalar_type());
+  if (offset == 0 && !product_in_fp32) return {normalized.mul(weight), scale.flatten()};
   return {(normalized * weight.to(torch::kFloat).add(offset)).to(x.scalar_type()), scale.flatten()};
 }
 
 std::tuple<Tensor, Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& addend,
-                                                const Tensor& weight, double eps, double offset) {
+                                                const Tensor& weight, double eps, double offset,
+                                                bool product_in_fp32) {
   const Tensor sum = at::add(x, addend);
-  const auto [y, scale] = rms_norm(sum, weight, eps, offset);
+  const auto [y, scale] = rms_norm(sum, weight, eps, offset, product_in_fp32);
   return {sum, y, scale};
 }
 

@@ -114,10 +114,12 @@ void forward(Shape& shape, ElementType kind, const Widths& widths) {
   if (adds) fill_rows(shape, rows, width, addend);
   shape.fill(weight, width);
   const float eps = shape.one_in(2) ? 1e-5F : 1e-2F, offset = shape.one_in(2) ? 1 : 0;
+  const bool in_fp32 = shape.one_in(2);
   shape.run(
       [&] {
-        rms_norm_forward(kind, {x, weight, y, scale, rows.count, width, eps, addend, sum, offset},
-                         nullptr);
+        rms_norm_forward(
+            kind, {x, weight, y, scale, rows.count, width, eps, addend, sum, offset, in_fp32},
+            nullptr);
       },
       {bytes_of(y, rows.blocks.empty() ? rows.count * width : 0),
        bytes_of(sum, adds && rows.blocks.empty() ? rows.count * width : 0)},
@@ -136,8 +138,9 @@ void forward(Shape& shape, ElementType kind, const Widths& widths) {
     for (int64_t i = 0; i < width; ++i) {
       const double normal = wide(from[i]) * expected, slack = std::abs(normal) * error;
       const double factor = wide(weight[i]) + offset;
-      const double one = rounded<T>(normal - slack) * factor;
-      const double other = rounded<T>(normal + slack) * factor;
+      const auto round = [&](double value) { return in_fp32 ? value : rounded<T>(value); };
+      const double one = round(normal - slack) * factor;
+      const double other = round(normal + slack) * factor;
       const double middle = (one + other) / 2;
       shape.expect(
           "y", row * width + i, to[i], middle,

@@ -23,6 +23,7 @@ std::string mixers(const ModelSpec& spec) {
 // What Qwen3-Next and 3.5 share.
 void check_defaults(const std::string& family) {
   const ModelSpec spec = parse_family(family, {{"num_hidden_layers", 9}});
+  CHECK(spec.norm.product_in_fp32);
   CHECK(mixers(spec) == "DDDADDDAD");
   CHECK(spec.max_positions == 32768);
   CHECK(spec.head_dim == 256);

@@ -158,6 +158,7 @@ TEST_CASE("granitemoe and granitemoehybrid have fused matrices; state spaces are
 
 TEST_CASE("gpt_oss has sinks, biases and an activation of its own") {
   const ModelSpec spec = parse_family("gpt_oss", {{"num_attention_heads", 8}});
+  CHECK(spec.norm.product_in_fp32);
   check_experts(spec, 128, 4, 48);
   CHECK(spec.experts->in_out);
   CHECK(spec.experts->interleaved);

@@ -25,6 +25,7 @@ TEST_CASE("gemma has weights around 0, a scaled embedding, and two keys of its a
   CHECK(spec.norm.kind == NormKind::kRms);
   CHECK(spec.norm.eps == 1e-6);
   CHECK(spec.norm.weight_offset == 1);
+  CHECK(spec.norm.product_in_fp32);
   CHECK(spec.norm_placement == NormPlacement::kPre);
   CHECK(spec.activation == Activation::kGeluTanh);
   CHECK(spec.embedding_multiplier == std::sqrt(32.0));
@@ -54,6 +55,7 @@ TEST_CASE("gemma2 has caps, sandwich norms, and a window in every second layer")
   CHECK(spec.head_dim == 256);
   CHECK(spec.max_positions == 8192);
   CHECK(spec.norm.weight_offset == 1);
+  CHECK(spec.norm.product_in_fp32);
   CHECK(spec.norm_placement == NormPlacement::kSandwich);
   CHECK(windows(spec) == Windows{4096, 0, 4096});
   CHECK(ropes(spec) == "GGG");
@@ -164,6 +166,7 @@ TEST_CASE("gemma4_text has heads of two sizes, and inputs of each layer") {
   CHECK(spec.local_rope.theta == 10000);
   CHECK(spec.max_positions == 131072);
   CHECK(spec.norm.weight_offset == 0);
+  CHECK(spec.norm.product_in_fp32);
   CHECK(spec.norm_placement == NormPlacement::kSandwich);
   CHECK(spec.qk_norm == QkNorm::kPerHead);
   CHECK(spec.v_norm);
@@ -295,6 +298,8 @@ TEST_CASE("olmo has LayerNorm without weights, and clamps q, k and v") {
 TEST_CASE("olmo2 and olmo3 normalize outputs, and q and k over all heads") {
   for (const char* family : {"olmo2", "olmo3"}) {
     const ModelSpec spec = parse_family(family);
+    CHECK(spec.norm.product_in_fp32);
+    CHECK(spec.qk_norm_spec.product_in_fp32);
     CHECK(spec.num_kv_heads == 4);
     CHECK(spec.max_positions == 2048);
     CHECK(spec.norm.kind == NormKind::kRms);

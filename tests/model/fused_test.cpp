@@ -36,6 +36,16 @@ Tensor random(at::IntArrayRef sizes, torch::ScalarType dtype) {
   return torch::randn(sizes).to(dtype);
 }
 
+// Checks that `actual` is `exact`, in fp32, as its dtype rounds it: at most half of a unit in the
+// last place away, and the few roundings of fp32.
+void check_rounded_once(const Tensor& actual, const Tensor& exact) {
+  const double half = actual.scalar_type() == torch::kBFloat16 ? 0x1p-9
+                      : actual.scalar_type() == torch::kHalf   ? 0x1p-12
+                                                               : 0;
+  const double smallest = actual.scalar_type() == torch::kHalf ? 0x1p-25 : 0;  // half a subnormal
+  CHECK(at::allclose(actual.to(torch::kFloat), exact, half + 0x1p-20, smallest));
+}
+
 }  // namespace
 
 TEST_CASE("RMS norm and its gradients equal the formula, for every dtype and odd sizes") {
@@ -50,6 +60,10 @@ TEST_CASE("RMS norm and its gradients equal the formula, for every dtype and odd
         const auto [expected, expected_scale] = formula::rms_norm(x, weight, 1e-5, offset);
         check_close(y, expected);
         check_close(scale, expected_scale);
+        const Tensor once = std::get<0>(rms_norm(x, weight, 1e-5, offset, true));
+        check_rounded_once(
+            once, x.to(torch::kFloat) * scale.unsqueeze(1) * weight.to(torch::kFloat).add(offset));
+        check_close(once, std::get<0>(formula::rms_norm(x, weight, 1e-5, offset, true)));
         const auto [both_dx, both_dweight] =
             rms_norm_backward(dy, {x, weight, scale}, {}, {true, true}, offset);
         const auto [dx, dweight] =

@@ -29,6 +29,7 @@ void check_activation(ConfigReader& config, const DecoderKeys& keys) {
 void read_gemma(ConfigReader& config, ModelSpec& spec, DecoderKeys keys) {
   keys.head_dim = 256;
   keys.norm.weight_offset = 1;
+  keys.norm.product_in_fp32 = true;
   keys.activation = "gelu_pytorch_tanh";
   keys.tied = true;
   read_decoder(config, spec, keys);

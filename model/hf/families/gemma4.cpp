@@ -156,6 +156,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
       {.max_positions = 131072,
        .kv_heads = 4,
        .head_dim = 256,
+       .norm = {.product_in_fp32 = true},
        .activation = "gelu_pytorch_tanh",
        .activation_key = "hidden_activation",
        .tied = true,

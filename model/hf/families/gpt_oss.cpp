@@ -22,7 +22,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
       {.max_positions = 131072,
        .kv_heads = 8,
        .head_dim = 64,
-       .norm = {.eps = 1e-5},
+       .norm = {.eps = 1e-5, .product_in_fp32 = true},
        .rope = {.theta = 150000, .parameters = kYarn},
        .window = {.allowed = true, .size = 128, .has_layer_types = true, .full_every = 2}});
   spec.qkv_bias = spec.o_bias = config.flag("attention_bias", true);

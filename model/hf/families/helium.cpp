@@ -9,7 +9,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
                {.max_positions = 4096,
                 .kv_heads = 20,
                 .head_dim = 128,
-                .norm = {.eps = 1e-8},
+                .norm = {.eps = 1e-8, .product_in_fp32 = true},
                 .rope = {.theta = 100000, .interleaved = true}});
   // The output projection is square.
   if (spec.num_heads * spec.head_dim != spec.hidden_size)

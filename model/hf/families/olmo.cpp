@@ -25,14 +25,15 @@ void read_post_norm(ConfigReader& config, ModelSpec& spec, const DecoderKeys& ke
 }
 
 void read_olmo2(ConfigReader& config, ModelSpec& spec) {
-  read_post_norm(config, spec, {.max_positions = 2048, .norm = {.eps = 1e-5}});
+  read_post_norm(config, spec,
+                 {.max_positions = 2048, .norm = {.eps = 1e-5, .product_in_fp32 = true}});
 }
 
 void read_olmo3(ConfigReader& config, ModelSpec& spec) {
   read_post_norm(
       config, spec,
       {.max_positions = 2048,
-       .norm = {.eps = 1e-5},
+       .norm = {.eps = 1e-5, .product_in_fp32 = true},
        .rope = {.theta = 500000, .layer_type = "full_attention"},
        // transformers 5.17 takes rope_theta for the layers without a window alone.
        .local_rope =

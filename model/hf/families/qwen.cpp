@@ -125,7 +125,7 @@ void read_hybrid(ConfigReader& config, ModelSpec& spec, const HybridKeys& keys) 
                 .has_mlp = keys.has_mlp,
                 .kv_heads = keys.kv_heads,
                 .head_dim = 256,
-                .norm = {.weight_offset = 1},
+                .norm = {.weight_offset = 1, .product_in_fp32 = true},
                 .rope = {.is_partial = true, .partial_factor = 0.25, .has_sections = !keys.fused},
                 .window = {.own_layer_types = true}});
   spec.qk_norm = QkNorm::kPerHead;

@@ -23,7 +23,9 @@ void rms_norm(const NormRows<T>& rows, double eps, T* y) {
     const float scale = 1 / __builtin_sqrtf(mean + static_cast<float>(eps));
     rows.scale[row] = scale;
     for_each_vector(n, [&](const auto& at) {
-      at.store(out, rounded(at.load(x) * scale, x) * (at.load(rows.weight) + rows.offset));
+      const Vec normalized = at.load(x) * scale;
+      const Vec factor = rows.product_in_fp32 ? normalized : rounded(normalized, x);
+      at.store(out, factor * (at.load(rows.weight) + rows.offset));
     });
   }
 }

@@ -25,7 +25,8 @@ struct NormRows {
   float* scale;     // [rows]: written by forward, read by backward
   int64_t rows;
   int64_t size;
-  float offset = 0;  // added to the weight
+  float offset = 0;              // added to the weight
+  bool product_in_fp32 = false;  // read by forward: NormSpec::product_in_fp32
 };
 
 // HeadPairs holds `lines` heads of one position, [lines, 2 * half], and the position's angles,

@@ -23,7 +23,8 @@ struct RmsNormForward {
   float eps;
   const void* addend = nullptr;
   void* sum = nullptr;
-  float offset = 0;  // added to the weight
+  float offset = 0;              // added to the weight
+  bool product_in_fp32 = false;  // model::NormSpec::product_in_fp32
 };
 
 // dy, x, dx [rows, width]; dweight_parts [rms_norm_parts(...), width] fp32, whose sum over the rows

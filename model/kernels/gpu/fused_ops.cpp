@@ -64,9 +64,15 @@ bool has_same_layout(const Tensor& other, const Tensor& x) {
   return aligned(other) && other.scalar_type() == x.scalar_type() && other.sizes() == x.sizes();
 }
 
+struct NormFactors {
+  double eps, offset;
+  bool product_in_fp32;
+};
+
 // Returns y and scale of x, or of x + addend, which is written to sum, if these are defined.
-std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight, double eps,
-                                        double offset, const Tensor& addend, const Tensor& sum) {
+std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight,
+                                        const NormFactors& factors, const Tensor& addend = {},
+                                        const Tensor& sum = {}) {
   const int64_t width = weight.size(0);
   const int64_t rows = x.numel() / width;
   Tensor y = at::empty_like(x);
@@ -78,30 +84,31 @@ std::tuple<Tensor, Tensor> run_rms_norm(const Tensor& x, const Tensor& weight, d
        .scale = scale.data_ptr<float>(),
        .rows = rows,
        .width = width,
-       .eps = static_cast<float>(eps),
+       .eps = static_cast<float>(factors.eps),
        .addend = addend.defined() ? addend.const_data_ptr() : nullptr,
        .sum = sum.defined() ? sum.data_ptr() : nullptr,
-       .offset = static_cast<float>(offset)});
+       .offset = static_cast<float>(factors.offset),
+       .product_in_fp32 = factors.product_in_fp32});
   return {y, scale};
 }
 
 std::tuple<Tensor, Tensor> rms_norm_cuda(const Tensor& any_x, const Tensor& weight, double eps,
-                                         double offset) {
+                                         double offset, bool product_in_fp32) {
   const Tensor x = any_x.contiguous();
   if (!rms_norm_supports(x, weight) || !aligned(x))
-    return formula::rms_norm(x, weight, eps, offset);
-  return run_rms_norm(x, weight, eps, offset, Tensor(), Tensor());
+    return formula::rms_norm(x, weight, eps, offset, product_in_fp32);
+  return run_rms_norm(x, weight, {eps, offset, product_in_fp32});
 }
 
 std::tuple<Tensor, Tensor, Tensor> add_rms_norm_cuda(const Tensor& any_x, const Tensor& any_addend,
                                                      const Tensor& weight, double eps,
-                                                     double offset) {
+                                                     double offset, bool product_in_fp32) {
   const Tensor x = any_x.contiguous(), addend = any_addend.contiguous();
   if (!rms_norm_supports(x, weight) || !aligned(x) || !has_same_layout(addend, x)) {
-    return formula::add_rms_norm(x, addend, weight, eps, offset);
+    return formula::add_rms_norm(x, addend, weight, eps, offset, product_in_fp32);
   }
   Tensor sum = at::empty_like(x);
-  auto [y, scale] = run_rms_norm(x, weight, eps, offset, addend, sum);
+  auto [y, scale] = run_rms_norm(x, weight, {eps, offset, product_in_fp32}, addend, sum);
   return {sum, y, scale};
 }
 

@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(S::kBlock) forward_kernel(RmsNormForward call)
     Wide<T> out = widen<T>(x[v]);
 #pragma unroll
     for (int i = 0; i < kSize; ++i) out.at[i] *= scale;
-    out = widen<T>(narrow(out));  // rounded, as in transformers
+    if (!call.product_in_fp32) out = widen<T>(narrow(out));  // rounded, as in transformers
     const Wide<T> wide = widen_weight<T>(weight[v], call.offset);
 #pragma unroll
     for (int i = 0; i < kSize; ++i) out.at[i] *= wide.at[i];
