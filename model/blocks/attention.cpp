@@ -72,7 +72,7 @@ Attention::Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<Seque
                     tp_,  spec.quantization};
   if (tp_)
     shape.shard = {ParallelStyle::kRowwise, queries_.first * v_dim, queries_.heads * v_dim, size};
-  o_ = register_module("o", std::make_shared<Linear>(shape));
+  output_ = register_module("o", std::make_shared<Linear>(shape));
 }
 
 // Megatron-LM's rule: a rank has full heads, and keys and values together with their queries.
@@ -322,14 +322,14 @@ Tensor Attention::scale_queries(const Tensor& q, const MicroBatch& batch) const 
   return factor.unsqueeze(-1).unsqueeze(-1);
 }
 
-Tensor Attention::forward(const Tensor& x, const MicroBatch& batch) {
+Tensor Attention::mix(const Tensor& x, const MicroBatch& batch) {
   KeysValues own;
-  return forward(x, batch, own);
+  return mix(x, batch, own);
 }
 
-Tensor Attention::forward(const Tensor& x, const MicroBatch& batch, KeysValues& kv) {
+Tensor Attention::mix(const Tensor& x, const MicroBatch& batch, KeysValues& kv) {
   const int64_t seq = tp_ ? batch.tokens.size(1) : x.size(1);
-  if (latent_) return output(latent_->forward(x, angles(batch, seq, x), batch), batch);
+  if (latent_) return attend_gated(latent_->forward(x, angles(batch, seq, x), batch), batch);
   Heads heads = project(x, batch);
   if (normalizes_all_) normalize_all(heads);
   if (clip_) {
@@ -351,14 +351,14 @@ Tensor Attention::forward(const Tensor& x, const MicroBatch& batch, KeysValues& 
     kv = {heads.k, heads.v};
   }
   if (query_scale_) heads.q = heads.q * scale_queries(heads.q, batch);
-  return output(heads, batch);
+  return attend_gated(heads, batch);
 }
 
-Tensor Attention::output(const Heads& heads, const MicroBatch& batch) {
+Tensor Attention::attend_gated(const Heads& heads, const MicroBatch& batch) {
   Tensor y =
       applies_dropout(dropout_, batch) ? attend_by_formula(heads, batch) : attend(heads, batch);
   if (heads.gate.defined()) y = y * heads.gate.flatten(2).sigmoid();
-  return linear(flatten_tokens(y, tp_), *o_, batch);
+  return flatten_tokens(y, tp_);
 }
 
 }  // namespace zeroth::model

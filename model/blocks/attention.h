@@ -52,9 +52,9 @@ class Attention : public Mixer {
   Attention(const ModelSpec& spec, int64_t layer, std::shared_ptr<SequenceTables> tables,
             const DropoutSite& dropout = {}, TensorParallelPtr tp = nullptr);
 
-  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
+  torch::Tensor mix(const torch::Tensor& x, const MicroBatch& batch) override;
   // Reads the keys and values of LayerSpec::kv_layer, or, without one, returns its own in `kv`.
-  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch, KeysValues& kv);
+  torch::Tensor mix(const torch::Tensor& x, const MicroBatch& batch, KeysValues& kv);
   Splits splits(const std::string& prefix) const override;
 
  private:
@@ -80,8 +80,8 @@ class Attention : public Mixer {
   // Returns the first token that each one sees; undefined: the row's.
   torch::Tensor visible_from(int64_t seq, const MicroBatch& batch);
   bool is_in_chunks(int64_t seq) const { return layer_.chunk > 0 && seq > layer_.chunk; }
-  // Returns the product with what attend() returns.
-  torch::Tensor output(const Heads& heads, const MicroBatch& batch);
+  // Returns what attend() returns, times the gate, as the input of the output product.
+  torch::Tensor attend_gated(const Heads& heads, const MicroBatch& batch);
   // Returns [batch, seq, heads * head_dim].
   torch::Tensor attend(const Heads& heads, const MicroBatch& batch);
   torch::Tensor attend_by_formula(const Heads& heads, const MicroBatch& batch);
@@ -102,7 +102,6 @@ class Attention : public Mixer {
   std::shared_ptr<Linear> q_, k_, v_;  // used unless qkv_ is; see LayerSpec::k_is_v and kv_layer
   std::shared_ptr<Linear> qkv_;
   std::shared_ptr<LatentProjection> latent_;  // set: in place of all of them
-  std::shared_ptr<Linear> o_;
   std::shared_ptr<Norm> q_norm_, k_norm_, v_norm_;
   std::shared_ptr<SplitNorm> split_q_norm_, split_k_norm_;  // over all heads, on several ranks
   torch::Tensor sinks_;                                     // [heads of this rank]

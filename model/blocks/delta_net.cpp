@@ -39,7 +39,7 @@ DeltaNet::DeltaNet(const ModelSpec& spec, std::shared_ptr<SequenceTables> tables
                    .extent = spec_.key_heads * values_of_head_,
                    .full_size = size};
   }
-  o_ = register_module("o", std::make_shared<Linear>(shape));
+  output_ = register_module("o", std::make_shared<Linear>(shape));
 }
 
 void DeltaNet::register_products(const ModelSpec& spec) {
@@ -139,7 +139,7 @@ Tensor DeltaNet::convolution() const {
   return at::cat(parts);
 }
 
-Tensor DeltaNet::forward(const Tensor& x, const MicroBatch& batch) {
+Tensor DeltaNet::mix(const Tensor& x, const MicroBatch& batch) {
   const Inputs in = project(x, batch);
   const Tensor first_keys = tables_->first_keys.get(batch.first_keys, x.device());
   const Tensor qkv = causal_conv(in.qkv, convolution(), {.first_keys = first_keys, .silu = true});
@@ -156,7 +156,7 @@ Tensor DeltaNet::forward(const Tensor& x, const MicroBatch& batch) {
                        {.first_keys = first_keys});
   const Tensor gated =
       gate_by(Activation::kSilu, in.z.contiguous(), norm_->forward(y.contiguous())).flatten(2);
-  return linear(flatten_tokens(gated, tp_), *o_, batch);
+  return flatten_tokens(gated, tp_);
 }
 
 }  // namespace zeroth::model

@@ -25,7 +25,7 @@ class DeltaNet : public Mixer {
   // `conv.v`, `A_log` and `dt_bias` [value heads], and `norm.weight` [value_dim].
   DeltaNet(const ModelSpec& spec, std::shared_ptr<SequenceTables> tables, TensorParallelPtr tp);
 
-  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
+  torch::Tensor mix(const torch::Tensor& x, const MicroBatch& batch) override;
   Splits splits(const std::string& prefix) const override;
 
  private:
@@ -51,7 +51,6 @@ class DeltaNet : public Mixer {
   std::vector<torch::Tensor> conv_;  // one weight, or those of q, k and v
   torch::Tensor A_log_, dt_bias_;
   std::shared_ptr<Norm> norm_;
-  std::shared_ptr<Linear> o_;
 };
 
 }  // namespace zeroth::model

@@ -34,6 +34,20 @@ Tensor product(const Tensor& x, const Tensor& weight, const Tensor& bias, Weight
   return in_shape_of(x, matrix_product(rows(x), in_out, bias));
 }
 
+// Delivers the gradient of a bias, summed in the dtype of the open view, or returns it.
+Tensor bias_gradient(const Tensor& bias, const Tensor& dy) {
+  if (defer_grad(bias, [=] { bias_gradient(bias, dy); })) return {};
+  const Tensor grad_view = main_grad(bias);
+  const auto dtype = (grad_view.defined() ? grad_view : bias).scalar_type();
+  return accumulate_grad(bias, dy.sum({0}, false, dtype));
+}
+
+// Names of the exchanged tensors in messages.
+constexpr const char* kInputs = "inputs of products";
+constexpr const char* kOutputs = "outputs of products";
+constexpr const char* kInputGradients = "gradients of inputs of products";
+constexpr const char* kOutputGradients = "gradients of outputs of products";
+
 // LinearForm holds what the products of one input have in common, and their adapters.
 struct LinearForm {
   WeightLayout layout = WeightLayout::kOutIn;
@@ -118,12 +132,6 @@ class LinearFunction final : public CustomFunction {
   }
 
  private:
-  // Names of the exchanged tensors in messages.
-  static constexpr const char* kInputs = "inputs of products";
-  static constexpr const char* kOutputs = "outputs of products";
-  static constexpr const char* kInputGradients = "gradients of inputs of products";
-  static constexpr const char* kOutputGradients = "gradients of outputs of products";
-
   // Return the positions of tensors among the inputs.
   size_t weight_at(size_t product) const { return 1 + product * stride_; }
   size_t first_factor() const { return num_inputs_ - 2 * form_.adapters.size(); }
@@ -195,14 +203,6 @@ class LinearFunction final : public CustomFunction {
     const std::vector<int64_t>& sizes = form_.out_features;
     return at::unsafe_split_with_sizes(product(x, weight, Tensor(), WeightLayout::kOutIn), sizes,
                                        -1);
-  }
-
-  // Delivers the gradient of a bias, summed in the dtype of the open view, or returns it.
-  static Tensor bias_gradient(const Tensor& bias, const Tensor& dy) {
-    if (defer_grad(bias, [=] { bias_gradient(bias, dy); })) return {};
-    const Tensor grad_view = main_grad(bias);
-    const auto dtype = (grad_view.defined() ? grad_view : bias).scalar_type();
-    return accumulate_grad(bias, dy.sum({0}, false, dtype));
   }
 
   // Returns the gradients of the outputs as those of one product; undefined if one is missing.
@@ -277,7 +277,54 @@ class LinearFunction final : public CustomFunction {
   std::vector<int64_t> x_sizes_;
 };
 
+// ReducePartialSums returns this rank's shard of the sum over the ranks, plus the biases. Inputs
+// are this rank's partial sums, which it may overwrite, and the biases.
+class ReducePartialSums final : public CustomFunction {
+ public:
+  explicit ReducePartialSums(TensorParallelPtr tp) : tp_(std::move(tp)) {}
+
+  TensorVector forward(const FunctionContext& context, const TensorVector& inputs) override {
+    Tensor y = tp_->reduce_scatter(inputs[0], kOutputs);
+    const TensorVector biases(inputs.begin() + 1, inputs.end());
+    for (const Tensor& bias : biases) y.add_(bias);
+    context.save_for_backward(biases);
+    return {y};
+  }
+
+  TensorVector backward(const FunctionContext& context, TensorVector grads) const override {
+    TensorVector gradients(1);
+    for (const Tensor& bias : context.saved()) {
+      const bool needed = context.needs_input_grad(gradients.size());
+      gradients.push_back(needed ? bias_gradient(bias, grads[0]) : Tensor());
+    }
+    if (context.needs_input_grad(0)) gradients[0] = tp_->all_gather(grads[0], kOutputGradients);
+    return gradients;
+  }
+
+ private:
+  TensorParallelPtr tp_;
+};
+
+// Returns this rank's partial sum of the product, without the bias.
+Tensor partial_sum(const RowwiseProduct& product) {
+  const Linear& layer = product.layer;
+  LinearForm form{.layout = layer.layout, .out_features = {layer.out}};
+  if (layer.quantized) form.nf4 = {*layer.quantized};
+  return apply_function(std::make_shared<LinearFunction>(std::move(form)),
+                        {product.x, layer.weight})[0];
+}
+
 }  // namespace
+
+Tensor rowwise_sum(const RowwiseProduct& a, const RowwiseProduct& b) {
+  TensorVector inputs = {partial_sum(a).add_(partial_sum(b))};
+  for (const Linear* layer : {&a.layer, &b.layer}) {
+    ZEROTH_CHECK(!layer->adapter && layer->shard.style == ParallelStyle::kRowwise,
+                 "a rowwise sum needs products that are split by inputs, without adapters");
+    if (layer->bias.defined()) inputs.push_back(layer->bias);
+  }
+  return apply_function(std::make_shared<ReducePartialSums>(a.layer.tp), inputs)[0];
+}
 
 std::vector<Tensor> linear(const Tensor& x, std::initializer_list<const Linear*> layers,
                            const MicroBatch& batch) {

@@ -102,6 +102,15 @@ std::vector<torch::Tensor> linear(const torch::Tensor& x,
                                   std::initializer_list<const Linear*> layers,
                                   const MicroBatch& batch = {});
 
+struct RowwiseProduct {
+  torch::Tensor x;  // [ranks * rows, in]
+  const Linear& layer;
+};
+
+// Returns the sum of products that ranks split by inputs, without adapters, as this rank's shard
+// [rows, out]: the ranks' partial sums of both products are reduced at once. Collective.
+torch::Tensor rowwise_sum(const RowwiseProduct& a, const RowwiseProduct& b);
+
 // Returns the product with a bare weight [out, in].
 torch::Tensor project(const torch::Tensor& x, const torch::Tensor& weight);
 

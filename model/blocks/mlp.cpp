@@ -163,13 +163,12 @@ Tensor Mlp::activate(const Tensor& x) const {
   return xielu_ ? xielu_->forward(x) : apply_activation(x, activation_);
 }
 
-Tensor Mlp::forward(const Tensor& x, const MicroBatch& batch) const {
-  const auto down = [&](const Tensor& inner) { return linear(inner, *down_, batch); };
-  if (!gate_ && !gate_up_) return down(activate(linear(x, *up_, batch)));
+Tensor Mlp::inner(const Tensor& x, const MicroBatch& batch) const {
+  if (!gate_ && !gate_up_) return activate(linear(x, *up_, batch));
   const std::vector<Tensor> y = gate_up_ ? linear(x, *gate_up_, batch).chunk(2, -1)
                                          : linear(x, {gate_.get(), up_.get()}, batch);
-  if (xielu_) return down(xielu_->forward(y[0]) * y[1]);
-  return down(gate_by(activation_, y[0], y[1]));
+  if (xielu_) return xielu_->forward(y[0]) * y[1];
+  return gate_by(activation_, y[0], y[1]);
 }
 
 }  // namespace zeroth::model

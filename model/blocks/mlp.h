@@ -41,7 +41,12 @@ class Mlp : public torch::nn::Module {
   Mlp(const ModelSpec& spec, int64_t size, const TensorParallelPtr& tp = nullptr);
 
   // Returns a tensor in the shape of x [..., hidden].
-  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) const;
+  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) const {
+    return linear(inner(x, batch), *down_, batch);
+  }
+  // Returns the input of the down product.
+  torch::Tensor inner(const torch::Tensor& x, const MicroBatch& batch) const;
+  const Linear& down() const { return *down_; }
 
  private:
   torch::Tensor activate(const torch::Tensor& x) const;

@@ -49,7 +49,7 @@ ShortConv::ShortConv(const ModelSpec& spec, std::shared_ptr<SequenceTables> tabl
                             .begin = first_channel_,
                             .extent = channels_,
                             .full_size = full_channels_};
-  out_ = product("out", full_channels_, tp_ ? rows : WeightShard());
+  output_ = product("out", full_channels_, tp_ ? rows : WeightShard());
 }
 
 Splits ShortConv::splits(const std::string& prefix) const {
@@ -61,7 +61,7 @@ Splits ShortConv::splits(const std::string& prefix) const {
   return splits;
 }
 
-Tensor ShortConv::forward(const Tensor& x, const MicroBatch& batch) {
+Tensor ShortConv::mix(const Tensor& x, const MicroBatch& batch) {
   std::vector<Tensor> y =
       in_ ? linear(x, *in_, batch).chunk(3, -1) : linear(x, {b_.get(), c_.get(), v_.get()}, batch);
   for (Tensor& part : y) part = unflatten_tokens(part, batch.tokens, tp_);
@@ -69,7 +69,7 @@ Tensor ShortConv::forward(const Tensor& x, const MicroBatch& batch) {
                              {.first_keys = tables_->first_keys.get(batch.first_keys, x.device())});
   if (bias_.defined()) mixed = mixed + deliver_grad(bias_);
   const Tensor gated = y[1] * mixed;
-  return linear(flatten_tokens(gated, tp_), *out_, batch);
+  return flatten_tokens(gated, tp_);
 }
 
 }  // namespace zeroth::model

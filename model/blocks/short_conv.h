@@ -22,10 +22,11 @@ namespace zeroth::model {
 class ShortConv : public Mixer {
  public:
   // The ranks of `tp` split the channels. Parameters are products, of which one rank has b, c and v
-  // as `in`, and `depthwise.weight` [channels, 1, kernel] and `depthwise.bias` [channels].
+  // as `in`, and the output product is `out`, and `depthwise.weight` [channels, 1, kernel] and
+  // `depthwise.bias` [channels].
   ShortConv(const ModelSpec& spec, std::shared_ptr<SequenceTables> tables, TensorParallelPtr tp);
 
-  torch::Tensor forward(const torch::Tensor& x, const MicroBatch& batch) override;
+  torch::Tensor mix(const torch::Tensor& x, const MicroBatch& batch) override;
   Splits splits(const std::string& prefix) const override;
 
  private:
@@ -33,7 +34,6 @@ class ShortConv : public Mixer {
   int64_t full_channels_, channels_, first_channel_;
   std::shared_ptr<SequenceTables> tables_;
   std::shared_ptr<Linear> in_, b_, c_, v_;  // the first on one rank, the others on several
-  std::shared_ptr<Linear> out_;
   torch::Tensor weight_, bias_;
 };
 

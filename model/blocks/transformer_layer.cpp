@@ -154,8 +154,9 @@ Tensor TransformerLayer::forward_hidden(const Tensor& x, const Tensor& per_layer
                                         KeysValues& kv, const MicroBatch& batch) {
   const Norm::Residual before =
       attention_norm_ ? attention_norm_->forward_residual(x) : Norm::Residual{x, x};
-  const Tensor mixed = attention_ ? attention_->forward(before.norm, batch, kv)
-                                  : mixer_->forward(before.norm, batch);
+  const Tensor mixed =
+      linear(attention_ ? attention_->mix(before.norm, batch, kv) : mixer_->mix(before.norm, batch),
+             mixer_->output(), batch);
   const Tensor attended = addend(mixed, attention_post_norm_, attention_dropout_, batch);
   Norm::Residual after;
   if (mlp_norm_) {
@@ -173,12 +174,22 @@ Tensor TransformerLayer::forward_hidden(const Tensor& x, const Tensor& per_layer
   return layer_scalar_.defined() ? y * layer_scalar_ : y;
 }
 
+bool TransformerLayer::can_sum_halves(const MicroBatch& batch) const {
+  return tp_ && !experts_ && !mixer_->output().adapter && !mlp_->down().adapter &&
+         !applies_dropout(attention_dropout_, batch) && !applies_dropout(mlp_dropout_, batch);
+}
+
 Tensor TransformerLayer::forward_parallel(const Tensor& x, const MicroBatch& batch) {
   const Norm::Residual before = attention_norm_->forward_residual(x);
   const Tensor mlp_input = mlp_norm_ ? mlp_norm_->forward(before.stream) : before.norm;
+  // The stream comes last: it is the largest, and rounds most.
+  if (can_sum_halves(batch)) {
+    const RowwiseProduct mixed{mixer_->mix(before.norm, batch), mixer_->output()};
+    const RowwiseProduct inner{mlp_->inner(mlp_input, batch), mlp_->down()};
+    return addend(rowwise_sum(mixed, inner), nullptr, attention_dropout_, batch) + before.stream;
+  }
   const Tensor attended =
       addend(mixer_->forward(before.norm, batch), nullptr, attention_dropout_, batch);
-  // The stream comes last: it is the largest, and rounds most.
   return attended +
          addend(feed_forward(mlp_input, mlp_input, batch), nullptr, mlp_dropout_, batch) +
          before.stream;

@@ -49,10 +49,12 @@ class TransformerLayer : public Block {
   // Returns the outputs of MLP and experts. x is the residual stream `stream`, normalized.
   torch::Tensor feed_forward(const torch::Tensor& x, const torch::Tensor& stream,
                              const MicroBatch& batch) const;
-  // Returns the hidden state after the layer, which attends with `kv` (Attention::forward).
+  // Returns the hidden state after the layer, which attends with `kv` (Attention::mix).
   torch::Tensor forward_hidden(const torch::Tensor& x, const torch::Tensor& per_layer_input,
                                KeysValues& kv, const MicroBatch& batch);
   torch::Tensor forward_parallel(const torch::Tensor& x, const MicroBatch& batch);
+  // Returns whether ranks can reduce the outputs of both halves as one sum.
+  bool can_sum_halves(const MicroBatch& batch) const;
   // Return keys and values as a part of the block's output, and such a part as keys and values.
   torch::Tensor pack(const KeysValues& kv) const;
   KeysValues unpack(const torch::Tensor& packed, const MicroBatch& batch) const;

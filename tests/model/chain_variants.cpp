@@ -33,7 +33,7 @@ void add_properties(const std::string& name, ModelSpec& spec) {
     spec.parallel_residual = ParallelResidual::kTwoNorms;
     spec.qkv_layout = QkvLayout::kGrouped;
     spec.num_kv_heads = spec.num_heads;
-    spec.qkv_bias = true;
+    spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
   }
   if (name == "gptj") {
     spec.family = name;

@@ -1,6 +1,7 @@
 // One model on several ranks that share every layer, against the same on one.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <mutex>
 
 #include "base/error.h"
@@ -53,14 +54,19 @@ struct SingleRankRun {
   Parameters values, gradients;
 };
 
-// Builds blocks whose embedding and head have adapters beside trained weights, if `adapters` says
-// so.
+// Builds blocks whose embedding, head and output products of attention have adapters beside trained
+// weights, if `adapters` says so.
 Blocks blocks_of(const ModelSpec& spec, bool adapters, const TensorParallelPtr& tp = nullptr) {
   Blocks blocks = build_blocks(spec, tp);
   if (!adapters) return blocks;
   blocks.front()->as<Embedding>()->add_adapter(/*r=*/3, /*scale=*/0.5);
   if (spec.learned_positions) blocks.front()->as<Embedding>()->add_positions_adapter(2, 0.5);
   blocks.back()->as<Head>()->add_adapter(2, 1.5, make_dropout_site(0.1, "head.lora"));
+  for (const auto& block : blocks) {
+    for (const auto& item : block->named_modules("", /*include_self=*/false)) {
+      if (item.key() == "attention.o") item.value()->as<Linear>()->add_adapter(2, 0.5, {});
+    }
+  }
   return blocks;
 }
 
@@ -193,8 +199,8 @@ TEST_CASE("loss, logits and every gradient on ranks that share layers are those 
   }
 }
 
-TEST_CASE("adapters of embedding and head on ranks that share them are those of one rank") {
-  for (const std::string name : {"llama", "qwen3", "gpt2", "padding"}) {
+TEST_CASE("adapters of embedding, head and attention on ranks that share them are those of one") {
+  for (const std::string name : {"llama", "qwen3", "gpt2", "padding", "gptj"}) {
     for (const int count : {2, 4}) {
       CAPTURE(name);
       CAPTURE(count);
@@ -215,7 +221,7 @@ TEST_CASE("vocabularies that no number of ranks divides are not padded: 701 on 2
 }
 
 TEST_CASE("what is dropped does not depend on how many ranks share a layer") {
-  for (const std::string name : {"llama", "gpt2"}) {
+  for (const std::string name : {"llama", "gpt2", "gptj"}) {
     ModelSpec spec = chain_variant(name);
     override_dropout(spec, 0.25);
     for (const int count : {2, 4}) {
@@ -226,23 +232,38 @@ TEST_CASE("what is dropped does not depend on how many ranks share a layer") {
   }
 }
 
-TEST_CASE("ranks of a shared layer exchange what Megatron-LM's do that keep their run alone") {
-  const ModelSpec spec = chain_variant("llama");
+// Returns the bytes that one step of so many ranks exchanges, but for those of embedding and head,
+// over the bytes of all tokens in one layer.
+int64_t exchanges_of_layer(const ModelSpec& spec, int count) {
   MicroBatch batch = batch_of(spec);
   const SingleRankRun whole = on_one_rank(spec, batch, /*adapters=*/false);
+  std::atomic<int64_t> exchanged = 0;
+  on_ranks(count, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+    const Blocks blocks = build_blocks(spec, make_tensor_parallel(*mesh));
+    fill(blocks, whole.values, count);
+    const int64_t before = mesh->times().bytes;
+    train(blocks, batch);
+    exchanged = mesh->times().bytes - before;
+  });
+  const int64_t rows = (21 + count - 1) / count * count;
+  const int64_t all = rows * spec.hidden_size * int64_t{sizeof(float)};
+  // Embedding and head have two each, and three numbers of each of the 19 trained tokens.
+  const int64_t of_layers = exchanged - 4 * all - 3 * 19 * int64_t{sizeof(float)};
+  CHECK(of_layers % (all * spec.num_layers) == 0);
+  return of_layers / (all * spec.num_layers);
+}
+
+TEST_CASE("ranks of a shared layer exchange what Megatron-LM's do that keep their run alone") {
   for (const int count : {2, 4}) {
-    on_ranks(count, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
-      const Blocks blocks = build_blocks(spec, make_tensor_parallel(*mesh));
-      fill(blocks, whole.values, count);
-      const int64_t before = mesh->times().bytes;
-      train(blocks, batch);
-      const int64_t rows = (21 + count - 1) / count * count;
-      const int64_t all = rows * spec.hidden_size * int64_t{sizeof(float)};
-      // Of each layer four in forward and six in backward; embedding and head two each, and three
-      // numbers of each of the 19 trained tokens.
-      CHECK(mesh->times().bytes - before ==
-            10 * all * spec.num_layers + 4 * all + 3 * 19 * int64_t{sizeof(float)});
-    });
+    // Of each layer four in forward and six in backward.
+    CHECK(exchanges_of_layer(chain_variant("llama"), count) == 10);
+    // Halves that are parallel are summed before they are reduced, unless dropout comes between.
+    for (const char* const name : {"gptj", "gpt_neox"}) {
+      ModelSpec spec = chain_variant(name);
+      CHECK(exchanges_of_layer(spec, count) == 8);
+      override_dropout(spec, 0.25);
+      CHECK(exchanges_of_layer(spec, count) == 10);
+    }
   }
 }
 

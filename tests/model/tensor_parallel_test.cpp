@@ -102,6 +102,47 @@ TEST_CASE("a product cut by outputs and one by inputs behind it are two whole pr
   }
 }
 
+TEST_CASE("two products cut by inputs are reduced as one sum, forth and back") {
+  torch::manual_seed(6);
+  const Tensor weights[] = {torch::randn({5, 12}), torch::randn({8, 5})};  // the second [in, out]
+  const Tensor bias = torch::randn({5});
+  const Tensor inputs[] = {torch::randn({8, 12}).requires_grad_(),
+                           torch::randn({8, 8}).requires_grad_()};
+  const Tensor y = at::addmm(bias, inputs[0], weights[0].t()) + at::mm(inputs[1], weights[1]);
+  const Tensor dy = torch::randn({8, 5});
+  y.backward(dy);
+  for (const int count : {2, 4}) {
+    testing::run_ranks(count, [&](std::shared_ptr<comm::DeviceMesh> mesh) {
+      const auto tp = std::make_shared<TensorParallel>(
+          mesh->rank(), count, TensorParallel::CommOptions{.group = &mesh->world()});
+      const auto part = [&](const Tensor& all, int64_t dim) {
+        const int64_t size = all.size(dim) / count;
+        return all.detach().narrow(dim, mesh->rank() * size, size).clone();
+      };
+      const auto shard = [&](int64_t size) {
+        return WeightShard{ParallelStyle::kRowwise, mesh->rank() * size / count, size / count,
+                           size};
+      };
+      Linear a({12, 5, true, WeightLayout::kOutIn, shard(12), tp});
+      Linear b({8, 5, false, WeightLayout::kInOut, shard(8), tp});
+      give_memory(a.weight, part(weights[0], 1));
+      give_memory(a.bias, bias.clone());
+      give_memory(b.weight, part(weights[1], 0));
+      const Tensor x = part(inputs[0], 1).requires_grad_(), z = part(inputs[1], 1).requires_grad_();
+      const int64_t before = mesh->times().collectives;
+      const Tensor output = rowwise_sum({x, a}, {z, b});
+      CHECK(mesh->times().collectives == before + 1);
+      CHECK(difference(output, part(y, 0)) < 1e-5);
+      output.backward(part(dy, 0));
+      CHECK(mesh->times().collectives == before + 2);
+      CHECK(difference(x.grad(), part(inputs[0].grad(), 1)) < 1e-5);
+      CHECK(difference(z.grad(), part(inputs[1].grad(), 1)) < 1e-5);
+      CHECK(difference(a.bias.grad(), part(dy, 0).sum({0})) < 1e-5);
+      CHECK(difference(b.weight.grad(), at::mm(z.detach().t(), dy)) < 1e-5);
+    });
+  }
+}
+
 TEST_CASE("what the adapter of an unsplit product drops does not depend on the ranks") {
   torch::manual_seed(8);
   const Tensor weight = torch::randn({3, 6}), a = torch::randn({2, 6}), b = torch::randn({3, 2});
