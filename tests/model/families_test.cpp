@@ -85,7 +85,7 @@ TEST_CASE("seed_oss has biases of q, k and v, dropouts, and a padding row by def
 TEST_CASE("helium and ernie4_5 rotate interleaved pairs") {
   const ModelSpec helium =
       parse_family("helium", {{"num_attention_heads", 20}, {"hidden_size", 2560}});
-  CHECK(spec.norm.product_in_fp32);
+  CHECK(helium.norm.product_in_fp32);
   CHECK(helium.rope.interleaved);
   CHECK(helium.rope.theta == 100000);
   CHECK(helium.num_kv_heads == 20);
