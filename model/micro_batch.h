@@ -19,9 +19,9 @@ inline constexpr int64_t kIgnoreIndex = -100;
 // that runs again (recompute) assigns the same values.
 struct RouterSums {
   struct Layer {
-    torch::Tensor counts;  // [experts] int64: tokens of this rank that chose each expert
-    torch::Tensor scores;  // [experts] fp32: sums over its tokens of their scores
-    int64_t tokens = 0;
+    torch::Tensor counts;      // [experts] int64: tokens of this rank that chose each expert
+    torch::Tensor scores;      // [experts] fp32: sums over its tokens of their scores
+    torch::Tensor tokens;      // [] int64: its tokens; as everywhere here, without those of padding
     double aux_loss_coef = 0;  // of the load balancing loss; 0: none
   };
   std::map<std::string, Layer> layers;  // by the labels of blocks
@@ -39,6 +39,9 @@ struct MicroBatch {
   // [batch, seq] int64 on the CPU: the first token of its row that each token sees, at most itself:
   // where its sample begins, if a row holds several. Undefined: 0.
   torch::Tensor first_keys;
+  // [batch, seq] bool: false at positions that only fill a row. They change no other token, and
+  // routers do not count them. Undefined: there are none.
+  torch::Tensor attention_mask;
   // [n] int64: indices of the label tokens among all targets, counted row by row. The engine fills
   // it, so that the head need not search for them on a device, which would wait for it; undefined
   // elsewhere.

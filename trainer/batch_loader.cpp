@@ -20,6 +20,11 @@ model::MicroBatch to_micro_batch(data::CollatedBatch host) {
   batch.tokens = to_tensor(host.tokens, host.rows, host.length);
   batch.targets = to_tensor(host.targets, host.rows, host.length);
   batch.samples = std::move(host.samples);
+  const bool is_padded =
+      std::ranges::any_of(host.row_tokens, [&](int64_t tokens) { return tokens < host.length; });
+  if (is_padded)
+    batch.attention_mask =
+        torch::arange(host.length).lt(torch::tensor(host.row_tokens).unsqueeze(1));
   if (host.first_keys.empty()) return batch;
   batch.first_keys = to_tensor(host.first_keys, host.rows, host.length);
   batch.positions = torch::arange(host.length) - batch.first_keys;

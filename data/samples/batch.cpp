@@ -56,8 +56,10 @@ CollatedBatch collate(const Dataset& dataset, std::span<const int64_t> samples, 
   batch.tokens.assign(batch.rows * batch.length, 0);
   batch.targets.assign(batch.rows * batch.length, kIgnoreIndex);
   batch.samples.assign(samples.begin(), samples.end());
+  batch.row_tokens.resize(samples.size(), 0);
   for (int64_t row = 0; row < batch.rows; ++row) {
     if (samples[row] == kNoSample) continue;
+    batch.row_tokens[row] = dataset.length(samples[row]);
     const int64_t begin = row * batch.length;
     dataset.fill(samples[row], std::span(batch.tokens).subspan(begin, batch.length),
                  std::span(batch.targets).subspan(begin, batch.length));

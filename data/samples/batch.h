@@ -49,6 +49,7 @@ struct CollatedBatch {
   std::vector<int64_t> samples;  // dataset index of each row, or kNoSample
   // Of each token: where its sample begins in the row; empty if each row is one sample.
   std::vector<int64_t> first_keys;
+  std::vector<int64_t> row_tokens;  // of each row, without those that pad it
 };
 
 // Returns `length` of a batch of these samples.

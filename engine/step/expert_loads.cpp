@@ -62,18 +62,17 @@ void ExpertLoads::balance(model::RouterSums& sums, const model::MicroBatch& batc
   const int64_t experts = first.counts.size(0);
   // Counts, scores, rows of all blocks, and the weight.
   const Tensor totals = torch::zeros({2 * experts + 2}, doubles(mesh_));
-  int64_t rows = 0;
   for (const auto& [label, layer] : sums.layers) {
     ZEROTH_CHECK(layer.counts.size(0) == experts, "{} has {} experts, another block {}", label,
                  layer.counts.size(0), experts);
     totals.narrow(0, 0, experts).add_(layer.counts);
     totals.narrow(0, experts, experts).add_(layer.scores);
-    rows += layer.tokens;
+    totals[2 * experts].add_(layer.tokens);
   }
-  totals[2 * experts].fill_(rows);
   totals[2 * experts + 1].fill_(weight);
   mesh_.world().all_reduce(totals, comm::ReduceOp::kSum, "loads of experts").wait();
-  const Tensor all_rows = totals[2 * experts], all_weight = totals[2 * experts + 1];
+  const Tensor all_rows = totals[2 * experts].clamp_min(1);  // all may be padding
+  const Tensor all_weight = totals[2 * experts + 1];
   const Tensor shares = totals.narrow(0, 0, experts) / all_rows;
   const Tensor means = totals.narrow(0, experts, experts) / all_rows;
   const Tensor loss = (shares * means).sum() * static_cast<double>(experts) * all_weight;

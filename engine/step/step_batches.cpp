@@ -91,7 +91,8 @@ model::MicroBatch StepBatches::fetch() {
   const auto listed = std::span(batch.samples).first(std::min(batch.samples.size(), room));
   first_samples_.insert(first_samples_.end(), listed.begin(), listed.end());
   // The loader may use its memory again for the next one.
-  for (auto* tensor : {&batch.tokens, &batch.targets, &batch.positions, &batch.label_indices}) {
+  for (auto* tensor : {&batch.tokens, &batch.targets, &batch.positions, &batch.attention_mask,
+                       &batch.label_indices}) {
     *tensor = copy_to_device(*tensor, device_);
   }
   batch.first_keys = copy_to_device(batch.first_keys, torch::kCPU);

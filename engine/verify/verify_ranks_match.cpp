@@ -104,7 +104,7 @@ int64_t fingerprint(const model::MicroBatch& batch) {
   const auto add = [&](uint64_t part) { hash = mix64(hash + kGolden) ^ part; };
   for (const int64_t sample : batch.samples) add(static_cast<uint64_t>(sample));
   for (const torch::Tensor& tensor :
-       {batch.tokens, batch.targets, batch.positions, batch.first_keys}) {
+       {batch.tokens, batch.targets, batch.positions, batch.first_keys, batch.attention_mask}) {
     add(hash_of(tensor));
   }
   return static_cast<int64_t>(hash);

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/where.h>
 
 #include <cmath>
 #include <limits>
@@ -16,11 +17,11 @@ namespace {
 using torch::Tensor;
 
 // BalanceScores returns its input, the softmax [n, experts], and adds the gradient of the load
-// balancing loss to that of the first `tokens` rows.
+// balancing loss to that of the rows of tokens, `is_token` [n, 1].
 class BalanceScores final : public CustomFunction {
  public:
-  BalanceScores(std::shared_ptr<RouterSums> sums, int64_t tokens)
-      : sums_(std::move(sums)), tokens_(tokens) {}
+  BalanceScores(std::shared_ptr<RouterSums> sums, Tensor is_token)
+      : sums_(std::move(sums)), is_token_(std::move(is_token)) {}
 
   TensorVector forward(const FunctionContext&, const TensorVector& inputs) override {
     return {inputs[0].view_as(inputs[0])};
@@ -28,15 +29,29 @@ class BalanceScores final : public CustomFunction {
 
   TensorVector backward(const FunctionContext&, TensorVector grads) const override {
     if (!sums_->score_gradient.defined()) return grads;
-    Tensor sum = grads[0].clone();
-    sum.narrow(0, 0, tokens_).add_(sums_->score_gradient);
-    return {sum};
+    return {grads[0] + is_token_ * sums_->score_gradient};
   }
 
  private:
   std::shared_ptr<RouterSums> sums_;
-  int64_t tokens_;
+  Tensor is_token_;
 };
+
+// Returns, for each row of this rank's shard of the tokens, whether it is one, [rows, 1] bool, and
+// neither fills a row of the batch nor the shard.
+Tensor token_rows(const MicroBatch& batch, int64_t rows, const TensorParallelPtr& tp,
+                  torch::Device device) {
+  const SequenceShard shard =
+      tp ? sequence_shard(batch.tokens.numel(), *tp) : SequenceShard{0, rows, rows};
+  Tensor is_token = at::zeros({rows, 1}, torch::TensorOptions(device).dtype(torch::kBool));
+  const Tensor own = is_token.narrow(0, 0, shard.tokens);
+  if (batch.attention_mask.defined()) {
+    own.copy_(batch.attention_mask.flatten().narrow(0, shard.first, shard.tokens).unsqueeze(1));
+  } else {
+    own.fill_(true);
+  }
+  return is_token;
+}
 
 }  // namespace
 
@@ -98,14 +113,15 @@ Tensor Router::choose(const Tensor& scores) const {
 }
 
 Tensor Router::count(const Tensor& scores, const Tensor& experts, const MicroBatch& batch) const {
-  const int64_t tokens = tp_ ? sequence_shard(batch.tokens.numel(), *tp_).tokens : scores.size(0);
+  const Tensor is_token = token_rows(batch, scores.size(0), tp_, scores.device());
+  const Tensor of_tokens = at::where(is_token, experts, num_experts_);
   batch.router_sums->layers[block_] = {
-      .counts = at::bincount(experts.narrow(0, 0, tokens).flatten(), {}, num_experts_),
-      .scores = scores.detach().narrow(0, 0, tokens).sum(0),
-      .tokens = tokens,
+      .counts = at::bincount(of_tokens.flatten(), {}, num_experts_ + 1).narrow(0, 0, num_experts_),
+      .scores = (scores.detach() * is_token).sum(0),
+      .tokens = is_token.sum(),
       .aux_loss_coef = aux_loss_coef_};
   if (aux_loss_coef_ == 0) return scores;
-  return apply_function(std::make_shared<BalanceScores>(batch.router_sums, tokens), {scores})[0];
+  return apply_function(std::make_shared<BalanceScores>(batch.router_sums, is_token), {scores})[0];
 }
 
 Router::Choice Router::forward(const Tensor& x, const MicroBatch& batch) const {

@@ -74,7 +74,7 @@ class TransformerLayer : public Block {
   std::shared_ptr<Norm> attention_norm_, attention_post_norm_;  // null where there is none
   std::string mixer_name_, experts_name_;
   std::shared_ptr<Mixer> mixer_;
-  std::shared_ptr<Attention> attention_;  // the mixer, if layers share keys and values
+  std::shared_ptr<Attention> attention_;  // the mixer, if it is attention
   std::shared_ptr<Norm> mlp_norm_, mlp_post_norm_;
   std::shared_ptr<Mlp> mlp_;          // null in a layer with experts, unless they are beside it
   std::shared_ptr<Experts> experts_;  // null in one without

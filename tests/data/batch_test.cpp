@@ -115,6 +115,7 @@ TEST_CASE("A batch lays its rows one after the other") {
   CHECK(batch.targets[2] == 7);
   CHECK(batch.targets[8] == 7);
   CHECK(batch.samples == std::vector<int64_t>{2, 0});
+  CHECK(batch.row_tokens == std::vector<int64_t>{dataset.length(2), dataset.length(0)});
   CHECK(std::count(batch.targets.begin(), batch.targets.end(), kIgnoreIndex) == 14);
 }
 
@@ -123,6 +124,7 @@ TEST_CASE("Rows without a sample have no trained target, even if all are such") 
   const CollatedBatch batch = collate(dataset, std::vector<int64_t>{kNoSample, 1, kNoSample});
   CHECK(std::count(batch.targets.begin(), batch.targets.end(), kIgnoreIndex) == 23);
   const CollatedBatch empty = collate(dataset, std::vector<int64_t>{kNoSample, kNoSample});
+  CHECK(batch.row_tokens == std::vector<int64_t>{0, dataset.length(1), 0});
   CHECK(empty.length == 8);
   CHECK(std::count(empty.targets.begin(), empty.targets.end(), kIgnoreIndex) == 16);
 }

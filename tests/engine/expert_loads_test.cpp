@@ -35,11 +35,11 @@ TEST_CASE("the load balancing loss is that of all blocks and ranks, and one rank
     batch.router_sums->layers["layers.0"] = {
         .counts = torch::tensor({first ? 6 : 4, first ? 2 : 4}),
         .scores = torch::tensor({5.0F, 3.0F}),
-        .tokens = 8,
+        .tokens = torch::tensor(8),
         .aux_loss_coef = 0.1};
     batch.router_sums->layers["layers.1"] = {.counts = torch::tensor({5, 3}),
                                              .scores = torch::tensor({4.0F, 4.0F}),
-                                             .tokens = 8,
+                                             .tokens = torch::tensor(8),
                                              .aux_loss_coef = 0.1};
     loads.finish_forward(batch, /*weight=*/first ? 0.25 : 0.5);
     const double share = 20.0 / 32, mean = 18.0 / 32;
@@ -65,7 +65,7 @@ TEST_CASE("without a coefficient loads are counted alone, and a chain without ex
     model::MicroBatch batch;
     loads.prepare(batch);
     batch.router_sums->layers["layers.1"] = {
-        .counts = torch::tensor({1, 7}), .scores = torch::zeros({2}), .tokens = 8};
+        .counts = torch::tensor({1, 7}), .scores = torch::zeros({2}), .tokens = torch::tensor(8)};
     loads.finish_forward(batch, 1);
     loads.finish_forward(batch, 1);
     CHECK_FALSE(batch.router_sums->score_gradient.defined());
@@ -87,7 +87,7 @@ TEST_CASE("a load balancing loss is refused in a pipeline") {
                        loads.prepare(batch);
                        batch.router_sums->layers["layers.0"] = {.counts = torch::tensor({1, 7}),
                                                                 .scores = torch::zeros({2}),
-                                                                .tokens = 8,
+                                                                .tokens = torch::tensor(8),
                                                                 .aux_loss_coef = 0.1};
                        CHECK_THROWS_AS(loads.finish_forward(batch, 1), Error);
                        batch.router_sums->layers["layers.0"].aux_loss_coef = 0;

@@ -85,13 +85,32 @@ TEST_CASE("in training the tokens of each expert are counted, and scores get the
   const RouterSums::Layer& layer = batch.router_sums->layers.at("layers.0");
   CHECK(torch::equal(layer.counts, torch::tensor({2, 1, 0}, torch::kLong)));
   CHECK(difference(layer.scores, logits.softmax(-1).sum(0)) < 1e-6);
-  CHECK(layer.tokens == 3);
+  CHECK(layer.tokens.item<int64_t>() == 3);
   CHECK(layer.aux_loss_coef == 0.5);
   batch.router_sums->score_gradient = torch::tensor({0.5F, -1.0F, 2.0F});
   (choice.weights * 0).sum().backward();
   const Tensor expected_x = logits.clone().requires_grad_();
   (expected_x.softmax(-1) * batch.router_sums->score_gradient).sum().backward();
   CHECK(difference(x.grad(), expected_x.grad()) < 1e-6);
+}
+
+TEST_CASE("positions that fill a row count neither as tokens nor in the gradient") {
+  const Fixed router({.normalize = false}, 3, 1, /*coefficient=*/0.5);
+  const Tensor logits = torch::tensor({{2.0F, 0.0F, 0.0F}, {0.0F, 1.0F, 0.0F}, {3.0F, 0.0F, 1.0F}});
+  MicroBatch batch;
+  batch.tokens = torch::zeros({1, 3}, torch::kLong);
+  batch.attention_mask = torch::tensor({{true, true, false}});
+  batch.router_sums = std::make_shared<RouterSums>();
+  const Tensor x = logits.clone().requires_grad_();
+  const auto choice = router.route(x, batch);
+  const RouterSums::Layer& layer = batch.router_sums->layers.at("layers.0");
+  CHECK(torch::equal(layer.counts, torch::tensor({1, 1, 0}, torch::kLong)));
+  CHECK(difference(layer.scores, logits.softmax(-1).narrow(0, 0, 2).sum(0)) < 1e-6);
+  CHECK(layer.tokens.item<int64_t>() == 2);
+  batch.router_sums->score_gradient = torch::tensor({0.5F, -1.0F, 2.0F});
+  (choice.weights * 0).sum().backward();
+  CHECK(x.grad().narrow(0, 0, 2).abs().min().item<double>() > 0);
+  CHECK(x.grad()[2].abs().max().item<double>() == 0);
 }
 
 }  // namespace zeroth::model::router_test

@@ -65,6 +65,7 @@ TEST_CASE("training batches are int64 tensors of rows by the longest length") {
   CHECK(batch.tokens[1][3].item<int64_t>() == 3);
   CHECK(batch.targets[1][3].item<int64_t>() == 4);
   CHECK(batch.targets[1][4].item<int64_t>() == data::kIgnoreIndex);
+  CHECK(torch::equal(batch.attention_mask, torch::arange(8).lt(torch::tensor({{3}, {4}}))));
 }
 
 TEST_CASE("without shuffling step s takes samples s*B .. s*B+B-1, whatever the ranks") {
