@@ -17,7 +17,7 @@ struct NormSpec {
   bool bias = false;         // kLayer only
   double weight_offset = 0;  // added to the weight: 1 where files hold it around 0 (Gemma)
   // kRms only: the product with the weight is in fp32, and rounded once; otherwise its factor is
-  // rounded, too. It shows in 16 bits.
+  // rounded, too. Only runs in 16 bits differ.
   bool product_in_fp32 = false;
 };
 
@@ -42,7 +42,7 @@ enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope, kP
 
 struct RopeSpec {
   double theta = 10000;
-  int64_t head_dim = 0;      // of the layers that have them; 0: ModelSpec's
+  int64_t head_dim = 0;      // of the layers that use these embeddings; 0: ModelSpec's
   int64_t rotary_dim = 0;    // so many dimensions of each head rotate, its first ones; 0: all
   bool interleaved = false;  // dimensions 2i and 2i + 1 are a pair, not i and i + half
   RopeScaling scaling = RopeScaling::kNone;

@@ -54,10 +54,11 @@ double delta_net_weights(const ModelSpec& spec) {
 }
 
 double mlp_weights(const ModelSpec& spec, int64_t index) {
-  double mlp = (spec.gated_mlp ? 3 : 2) * static_cast<double>(spec.mlp_size(index));
+  double mlp = 0;
+  if (spec.has_mlp(index))
+    mlp = (spec.gated_mlp ? 3 : 2) * static_cast<double>(spec.mlp_size(index));
   if (spec.layer(index).experts) {
     const ExpertsSpec& experts = *spec.experts;
-    if (!experts.beside_mlp) mlp = 0;
     mlp += 3 * static_cast<double>(experts.top_k * experts.intermediate_size +
                                    experts.shared_intermediate_size) +
            static_cast<double>(experts.num_experts) + (experts.shared_gate ? 1 : 0);
@@ -113,6 +114,10 @@ int64_t ModelSpec::layer_kv_heads(int64_t index) const {
   return layer(index).num_kv_heads.value_or(num_kv_heads);
 }
 
+bool ModelSpec::has_mlp(int64_t index) const {
+  return !layer(index).experts || experts->beside_mlp;
+}
+
 int64_t ModelSpec::mlp_size(int64_t index) const {
   return layer(index).intermediate_size.value_or(intermediate_size);
 }
@@ -129,13 +134,15 @@ CarriedStates carried_states(const ModelSpec& spec, int64_t index) {
   return carried;
 }
 
-int64_t input_size(const ModelSpec& spec, int64_t index) {
+std::vector<int64_t> input_sizes(const ModelSpec& spec, int64_t index, int64_t ranks) {
   const CarriedStates carried = carried_states(spec, index);
-  int64_t size = spec.hidden_size;
-  if (spec.per_layer_input) size += carried.per_layer_inputs * spec.per_layer_input->size;
+  std::vector<int64_t> sizes = {spec.hidden_size};
+  if (carried.per_layer_inputs > 0) sizes.push_back(spec.per_layer_input->size);
+  if (carried.per_layer_inputs > 1)
+    sizes.push_back((carried.per_layer_inputs - 1) * spec.per_layer_input->size);
   for (const int64_t layer : carried.kv_layers)
-    size += 2 * spec.layer_kv_heads(layer) * spec.layer_head_dim(layer);
-  return size;
+    sizes.push_back(2 * std::max(ranks, spec.layer_kv_heads(layer)) * spec.layer_head_dim(layer));
+  return sizes;
 }
 
 void override_dropout(ModelSpec& spec, double p) {

@@ -128,10 +128,12 @@ struct ModelSpec {
   const LayerSpec& layer(int64_t index) const;
   // Returns the factor on the layer's products of q and k.
   double score_scale(int64_t index) const;
-  // Return sizes of the layer: of its heads, their number, of its MLP.
+  // Return the size of the layer's heads, the number of its key and value heads, and the
+  // intermediate size of its MLP, which it has unless has_mlp() is false.
   int64_t layer_head_dim(int64_t index) const;
   int64_t layer_kv_heads(int64_t index) const;
   int64_t mlp_size(int64_t index) const;
+  bool has_mlp(int64_t index) const;
 };
 
 // CarriedStates are what the input of a layer holds of each token behind the hidden state, for this
@@ -143,9 +145,11 @@ struct CarriedStates {
 
 // Returns what is carried into the layer `index`, or, for num_layers, nothing.
 CarriedStates carried_states(const ModelSpec& spec, int64_t index);
-// Returns the elements of each token in the input of the layer `index`: hidden state and what is
-// carried. num_layers stands for the head.
-int64_t input_size(const ModelSpec& spec, int64_t index);
+// Returns the elements of each row in the parts of the layer's input: the hidden state, the layer's
+// own input, the inputs of those after it, and keys and values of each of CarriedStates::kv_layers.
+// `ranks` split the layer: each row of its tokens then also has a part of the keys and values of
+// all tokens for its heads. num_layers stands for the head.
+std::vector<int64_t> input_sizes(const ModelSpec& spec, int64_t index, int64_t ranks = 1);
 
 // Sets every dropout that the family has.
 void override_dropout(ModelSpec& spec, double p);

@@ -83,7 +83,7 @@ void TensorParallel::all_reduce(const Tensor& tensor, comm::ReduceOp op,
 
 SequenceShard sequence_shard(int64_t tokens, const TensorParallel& tp) {
   const int64_t rows = (tokens + tp.size() - 1) / tp.size();
-  const int64_t first = tp.rank() * rows;
+  const int64_t first = std::min(tokens, tp.rank() * rows);
   return {.first = first, .rows = rows, .tokens = std::clamp<int64_t>(tokens - first, 0, rows)};
 }
 

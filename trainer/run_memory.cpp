@@ -1,6 +1,7 @@
 #include "trainer/run_memory.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -21,12 +22,23 @@ model::Blocks plan_blocks(const ResolvedRun& run) {
   return build_blocks(run, run.spec, engine::fake_tensor_parallel(run.config));
 }
 
-// Returns the elements of each token in the largest input of a block.
-int64_t max_input_size(const model::ModelSpec& spec) {
-  int64_t largest = spec.hidden_size;
-  for (int64_t layer = 0; layer < spec.num_layers; ++layer)
-    largest = std::max(largest, model::input_size(spec, layer));
-  return largest;
+// Returns the elements of each row in the input of a layer, on one of `ranks` that split it.
+int64_t input_size(const model::ModelSpec& spec, int64_t layer, int64_t ranks) {
+  const std::vector<int64_t> sizes = model::input_sizes(spec, layer, ranks);
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+}
+
+// Returns the same of all layers' inputs: their mean, or in a pipeline, whose stages have different
+// ones, the largest.
+int64_t input_size(const model::ModelSpec& spec, const comm::MeshShape& shape) {
+  int64_t sum = 0, largest = spec.hidden_size;
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    const int64_t size = input_size(spec, layer, shape[comm::MeshDim::kTp]);
+    sum += size;
+    largest = std::max(largest, size);
+  }
+  if (shape[comm::MeshDim::kPp] > 1 || spec.num_layers == 0) return largest;
+  return (sum + spec.num_layers - 1) / spec.num_layers;
 }
 
 engine::EstimateOptions estimate_options(const ResolvedRun& run) {
@@ -37,7 +49,7 @@ engine::EstimateOptions estimate_options(const ResolvedRun& run) {
       .trains = !run.flags.eval_only,
       .saves_frozen = !run.adapter,
       .saves_beside = run.saves_async(),
-      .row_elements = run.samples.seq_len * max_input_size(run.spec) / shape[comm::MeshDim::kTp],
+      .row_elements = run.samples.seq_len * input_size(run.spec, shape) / shape[comm::MeshDim::kTp],
       .max_rows = run.samples.train_samples};
 }
 
@@ -90,10 +102,11 @@ void add_carried(engine::BlockBytes& bytes, double input, double output) {
 // CarriedBytes are the bytes per token of model::CarriedStates.
 struct CarriedBytes {
   const model::ModelSpec& spec;
-  double per_element;  // on one of the ranks that split the tokens
+  int64_t ranks;       // that split a layer
+  double per_element;  // of a row, on each of them
 
   double into(int64_t layer) const {
-    return per_element * static_cast<double>(model::input_size(spec, layer) - spec.hidden_size);
+    return per_element * static_cast<double>(input_size(spec, layer, ranks) - spec.hidden_size);
   }
   // What a probe of a single layer has: its own input.
   double own() const {
@@ -142,10 +155,14 @@ ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
                                         .trains = plan.trains(),
                                         .times = plan.config.pipeline.is_on()};
   const auto tensor_parallel = engine::fake_tensor_parallel(plan.config);
-  const auto probe = [&](int64_t vocab_size, const std::vector<model::LayerSpec>& layers) {
+  // `inputs`: those of so many layers are computed by the first block.
+  const auto probe = [&](int64_t vocab_size, const std::vector<model::LayerSpec>& layers,
+                         int64_t inputs = 1) {
     model::ModelSpec spec = plan.spec;
     spec.vocab_size = vocab_size;
-    if (spec.per_layer_input) spec.per_layer_input->vocab_size = vocab_size;
+    if (spec.per_layer_input)
+      spec.per_layer_input = {vocab_size, inputs * spec.per_layer_input->size};
+    if (layers.empty()) spec.per_layer_input.reset();
     spec.num_layers = std::ssize(layers);
     spec.layers = layers;
     return engine::probe_blocks(build_blocks(plan, spec, tensor_parallel), options);
@@ -156,11 +173,11 @@ ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
   const auto even = [ranks](int64_t size) { return (size + ranks - 1) / ranks * ranks; };
   const int64_t large = even(std::min(vocabulary, kProbeVocabulary)), small = even((large + 1) / 2);
   const LayerKinds kinds = layer_kinds(plan.spec);
-  const auto large_probe = probe(large, {kinds.kinds.front()});
-  // Inputs of layers are computed by the first block, which needs one then.
-  const auto small_probe =
-      probe(small, plan.spec.per_layer_input ? std::vector{kinds.kinds.front()}
-                                             : std::vector<model::LayerSpec>());
+  auto large_probe = probe(large, {kinds.kinds.front()}), small_probe = probe(small, {});
+  if (plan.spec.per_layer_input) {
+    for (auto& [size, probes] : {std::pair(large, &large_probe), std::pair(small, &small_probe)})
+      probes->front() = probe(size, {kinds.kinds.front()}, plan.spec.num_layers).front();
+  }
   engine::ChainBytes chain;
   chain.first = large_probe.front().bytes;  // the factor of an adapter has a gradient as long
   chain.middle = large_probe[1].bytes;
@@ -170,8 +187,8 @@ ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
   std::vector<double> times(static_cast<size_t>(plan.spec.num_layers) + 2,
                             large_probe[1].seconds_per_token);
   const CarriedBytes carried{
-      plan.spec, static_cast<double>(c10::elementSize(options.dtype)) / static_cast<double>(ranks)};
-  add_carried(chain.first, 0, carried.into(0) - carried.own());
+      plan.spec, ranks,
+      static_cast<double>(c10::elementSize(options.dtype)) / static_cast<double>(ranks)};
   if (kinds.kinds.size() > 1 || carried.any()) {
     std::vector<engine::ProbedBlock> probes = {large_probe[1]};
     for (size_t kind = 1; kind < kinds.kinds.size(); ++kind)

@@ -60,7 +60,7 @@ void ExpertLoads::finish_forward(const model::MicroBatch& batch, double weight) 
 void ExpertLoads::balance(model::RouterSums& sums, const model::MicroBatch& batch, double weight) {
   const auto& first = sums.layers.begin()->second;
   const int64_t experts = first.counts.size(0);
-  // Counts, scores, rows of all blocks, and the weight.
+  // Counts, scores, tokens of all blocks, and the weight.
   const Tensor totals = torch::zeros({2 * experts + 2}, doubles(mesh_));
   for (const auto& [label, layer] : sums.layers) {
     ZEROTH_CHECK(layer.counts.size(0) == experts, "{} has {} experts, another block {}", label,
@@ -71,12 +71,12 @@ void ExpertLoads::balance(model::RouterSums& sums, const model::MicroBatch& batc
   }
   totals[2 * experts + 1].fill_(weight);
   mesh_.world().all_reduce(totals, comm::ReduceOp::kSum, "loads of experts").wait();
-  const Tensor all_rows = totals[2 * experts].clamp_min(1);  // all may be padding
+  const Tensor all_tokens = totals[2 * experts].clamp_min(1);  // all may be padding
   const Tensor all_weight = totals[2 * experts + 1];
-  const Tensor shares = totals.narrow(0, 0, experts) / all_rows;
-  const Tensor means = totals.narrow(0, experts, experts) / all_rows;
+  const Tensor shares = totals.narrow(0, 0, experts) / all_tokens;
+  const Tensor means = totals.narrow(0, experts, experts) / all_tokens;
   const Tensor loss = (shares * means).sum() * static_cast<double>(experts) * all_weight;
-  sums.score_gradient = (shares / all_rows * all_weight *
+  sums.score_gradient = (shares / all_tokens * all_weight *
                          (static_cast<double>(experts) * first.aux_loss_coef * batch.grad_scale))
                             .to(torch::kFloat);
   // Every rank has the loss of all: one reports it.

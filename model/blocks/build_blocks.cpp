@@ -56,10 +56,8 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
     require(spec.hidden_size % ranks == 0, "channels of short convolutions", spec.hidden_size,
             "are not a multiple of it");
   std::set<int64_t> sizes;
-  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    const bool has_mlp = !spec.layer(layer).experts || spec.experts->beside_mlp;
-    if (has_mlp) sizes.insert(spec.mlp_size(layer));
-  }
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer)
+    if (spec.has_mlp(layer)) sizes.insert(spec.mlp_size(layer));
   if (spec.experts && spec.experts->shared_intermediate_size > 0)
     sizes.insert(spec.experts->shared_intermediate_size);
   for (const int64_t size : sizes)
@@ -81,9 +79,11 @@ void require_divisible(const ModelSpec& spec, int64_t ranks) {
     if (spec.short_conv) require_blocks(spec.hidden_size / ranks, "inputs of out_proj on a rank");
     require_blocks(spec.intermediate_size / ranks, "inputs of down_proj on a rank");
   }
-  const int64_t part = (spec.vocab_size + ranks - 1) / ranks;
-  require((ranks - 1) * part < spec.vocab_size, "tokens of the vocabulary", spec.vocab_size,
-          "leave a rank without any");
+  std::set<int64_t> vocabularies = {spec.vocab_size};
+  if (spec.per_layer_input) vocabularies.insert(spec.per_layer_input->vocab_size);
+  for (const int64_t size : vocabularies)
+    require((size + ranks - 1) / ranks * (ranks - 1) < size, "tokens of the vocabulary", size,
+            "leave a rank without any");
   if (reasons.empty()) return;
   throw Error(
       "tensor_parallel.autotp_size (--tensor-parallel) {}: this {} model cannot be split over {} "

@@ -32,8 +32,8 @@ class Experts : public torch::nn::Module {
 
   int64_t num_experts() const { return spec_.num_experts; }
 
-  // Returns a tensor in the shape of x [..., hidden]. The router reads `routed`, in that shape,
-  // too.
+  // Returns a tensor in the shape of x [..., hidden]. The router reads `routed`, which has the
+  // shape of x.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& routed,
                         const MicroBatch& batch) const;
 

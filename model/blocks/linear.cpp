@@ -317,12 +317,13 @@ Tensor partial_sum(const RowwiseProduct& product) {
 }  // namespace
 
 Tensor rowwise_sum(const RowwiseProduct& a, const RowwiseProduct& b) {
-  TensorVector inputs = {partial_sum(a).add_(partial_sum(b))};
   for (const Linear* layer : {&a.layer, &b.layer}) {
     ZEROTH_CHECK(!layer->adapter && layer->shard.style == ParallelStyle::kRowwise,
                  "a rowwise sum needs products that are split by inputs, without adapters");
-    if (layer->bias.defined()) inputs.push_back(layer->bias);
   }
+  TensorVector inputs = {partial_sum(a).add_(partial_sum(b))};
+  for (const Linear* layer : {&a.layer, &b.layer})
+    if (layer->bias.defined()) inputs.push_back(layer->bias);
   return apply_function(std::make_shared<ReducePartialSums>(a.layer.tp), inputs)[0];
 }
 

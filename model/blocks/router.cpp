@@ -117,7 +117,7 @@ Tensor Router::count(const Tensor& scores, const Tensor& experts, const MicroBat
   const Tensor of_tokens = at::where(is_token, experts, num_experts_);
   batch.router_sums->layers[block_] = {
       .counts = at::bincount(of_tokens.flatten(), {}, num_experts_ + 1).narrow(0, 0, num_experts_),
-      .scores = (scores.detach() * is_token).sum(0),
+      .scores = scores.detach().masked_fill(is_token.logical_not(), 0).sum(0),
       .tokens = is_token.sum(),
       .aux_loss_coef = aux_loss_coef_};
   if (aux_loss_coef_ == 0) return scores;

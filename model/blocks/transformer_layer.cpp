@@ -33,18 +33,6 @@ std::shared_ptr<Mixer> make_mixer(const ModelSpec& spec, int64_t layer, const st
       make_dropout_site(spec.attention_dropout, label + ".attention.probabilities"), tp);
 }
 
-// Returns TransformerLayer::input_sizes_ on one of `ranks` that split the layer.
-std::vector<int64_t> input_sizes(const ModelSpec& spec, const CarriedStates& carried,
-                                 int64_t ranks) {
-  std::vector<int64_t> sizes = {spec.hidden_size};
-  if (carried.per_layer_inputs > 0) sizes.push_back(spec.per_layer_input->size);
-  if (carried.per_layer_inputs > 1)
-    sizes.push_back((carried.per_layer_inputs - 1) * spec.per_layer_input->size);
-  for (const int64_t layer : carried.kv_layers)
-    sizes.push_back(2 * std::max(ranks, spec.layer_kv_heads(layer)) * spec.layer_head_dim(layer));
-  return sizes;
-}
-
 }  // namespace
 
 TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
@@ -57,7 +45,7 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
       head_dim_(spec.layer_head_dim(index)),
       carried_(carried_states(spec, index)),
       carried_out_(carried_states(spec, index + 1)),
-      input_sizes_(input_sizes(spec, carried_, tp_size(tp))),
+      input_sizes_(input_sizes(spec, index, tp_size(tp))),
       residual_multiplier_(spec.residual_multiplier),
       parallel_residual_(spec.parallel_residual != ParallelResidual::kNone),
       attention_dropout_(make_dropout_site(spec.residual_dropout, label() + ".attention")),
@@ -74,13 +62,14 @@ TransformerLayer::TransformerLayer(const ModelSpec& spec, int64_t index,
   mixer_ = register_module(mixer_name_, make_mixer(spec, index, label(), std::move(tables), tp));
   if (after) attention_post_norm_ = norm("attention_post_norm");
   if (before && spec.parallel_residual != ParallelResidual::kOneNorm) mlp_norm_ = norm("mlp_norm");
-  attention_ = std::dynamic_pointer_cast<Attention>(mixer_);
-  const bool beside = experts_name_ != "mlp";
-  if (!layer_.experts || beside)
+  const auto& passed_on = carried_out_.kv_layers;
+  if (layer_.kv_layer || std::ranges::find(passed_on, index) != passed_on.end())
+    attention_ = std::dynamic_pointer_cast<Attention>(mixer_);
+  if (spec.has_mlp(index))
     mlp_ = register_module("mlp", std::make_shared<Mlp>(spec, spec.mlp_size(index), tp));
   if (layer_.experts)
     experts_ = register_module(experts_name_, std::make_shared<Experts>(spec, label(), tp));
-  if (layer_.experts && beside) {
+  if (mlp_ && experts_) {
     mlp_branch_norm_ = norm("mlp_branch_norm");
     experts_norm_ = norm("experts_norm");
     experts_post_norm_ = norm("experts_post_norm");
@@ -154,10 +143,11 @@ Tensor TransformerLayer::forward_hidden(const Tensor& x, const Tensor& per_layer
                                         KeysValues& kv, const MicroBatch& batch) {
   const Norm::Residual before =
       attention_norm_ ? attention_norm_->forward_residual(x) : Norm::Residual{x, x};
-  const Tensor mixed =
-      linear(attention_ ? attention_->mix(before.norm, batch, kv) : mixer_->mix(before.norm, batch),
-             mixer_->output(), batch);
-  const Tensor attended = addend(mixed, attention_post_norm_, attention_dropout_, batch);
+  const auto mix = [&](const Tensor& norm) {
+    return attention_ ? attention_->mix(norm, batch, kv) : mixer_->mix(norm, batch);
+  };
+  const Tensor attended = addend(linear(mix(before.norm), mixer_->output(), batch),
+                                 attention_post_norm_, attention_dropout_, batch);
   Norm::Residual after;
   if (mlp_norm_) {
     after = mlp_norm_->forward_residual(before.stream, attended);

@@ -63,10 +63,7 @@ class TransformerLayer : public Block {
   int64_t index_;
   LayerSpec layer_;
   int64_t head_dim_;
-  // What the input has, and what the output has behind the hidden state. Sizes of the input's parts
-  // are those of each token: of the hidden state, of the per-layer inputs of this layer and of
-  // those after it, and of the keys and values of each layer.
-  CarriedStates carried_, carried_out_;
+  CarriedStates carried_, carried_out_;  // behind the hidden state in the input, and in the output
   std::vector<int64_t> input_sizes_;
   double residual_multiplier_;
   bool parallel_residual_;
@@ -74,7 +71,7 @@ class TransformerLayer : public Block {
   std::shared_ptr<Norm> attention_norm_, attention_post_norm_;  // null where there is none
   std::string mixer_name_, experts_name_;
   std::shared_ptr<Mixer> mixer_;
-  std::shared_ptr<Attention> attention_;  // the mixer, if it is attention
+  std::shared_ptr<Attention> attention_;  // the mixer, if layers share its keys and values
   std::shared_ptr<Norm> mlp_norm_, mlp_post_norm_;
   std::shared_ptr<Mlp> mlp_;          // null in a layer with experts, unless they are beside it
   std::shared_ptr<Experts> experts_;  // null in one without

@@ -143,7 +143,8 @@ class ModuleList {
     }
   }
 
-  void add_layer(const std::string& label, const LayerSpec& layer) {
+  void add_layer(const std::string& label, int64_t index) {
+    const LayerSpec& layer = spec_.layer(index);
     const bool before = spec_.norm_placement != NormPlacement::kPost;
     const bool after = spec_.norm_placement != NormPlacement::kPre;
     if (before) add_norm(label + "attention_norm");
@@ -153,15 +154,15 @@ class ModuleList {
     if (before && spec_.parallel_residual != ParallelResidual::kOneNorm)
       add_norm(label + "mlp_norm");
     if (spec_.sinks) add_bare({label + "attention.sinks"});
-    const bool beside = spec_.experts && spec_.experts->beside_mlp;
-    if (layer.experts && beside) {
+    const bool has_mlp = spec_.has_mlp(index);
+    if (layer.experts && has_mlp) {
       add_experts(label + "experts.");
       for (const char* name : {"mlp_branch_norm", "experts_norm", "experts_post_norm"})
         add_norm(label + name);
     } else if (layer.experts) {
       add_experts(label + "mlp.");
     }
-    if (!layer.experts || beside) {
+    if (has_mlp) {
       add_mlp(label + "mlp.");
       others_.insert(parent(modules_.back().path) + (spec_.family == "gpt2" ? ".act" : ".act_fn"));
     }
@@ -236,7 +237,7 @@ std::vector<ModelModule> list_modules(const ModelSpec& spec) {
     list.add_norm("embedding.per_layer.norm");
   }
   for (int64_t layer = 0; layer < spec.num_layers; ++layer)
-    list.add_layer(fmt::format("layers.{}.", layer), spec.layer(layer));
+    list.add_layer(fmt::format("layers.{}.", layer), layer);
   list.add_norm("head.norm");
   list.add(Kind::kHead, "head", spec.head_bias);
   return list.finish();

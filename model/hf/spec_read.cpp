@@ -12,7 +12,7 @@
 #include "base/text/diagnostics.h"
 #include "base/text/printable.h"
 #include "model/hf/config_reader.h"
-#include "model/hf/families/family.h"
+#include "model/hf/families/decoder.h"
 #include "model/hf/model_directory.h"
 #include "model/hf/multimodal.h"
 #include "model/hf/safetensors.h"
@@ -22,8 +22,6 @@ namespace zeroth::model {
 namespace {
 
 using nlohmann::json;
-
-constexpr int64_t kMaxVocabSize = 1 << 24;
 
 // Keys that transformers writes and that do not change training.
 const std::set<std::string> kIgnoredKeys = {

@@ -159,7 +159,11 @@ Section find_layer_parameters(ConfigReader& config, const RopeKeys& keys) {
   }
   const char* const layer_type = keys.layer_type;
   const auto own = found.object.find(layer_type);
-  if (own == found.object.end() && !found.object.empty())
+  // A family with parameters of a missing object has none of a missing entry.
+  const bool is_missing = keys.parameters == nullptr
+                              ? own == found.object.end() && !found.object.empty()
+                              : own == found.object.end() || own->is_null();
+  if (is_missing)
     config.add_error(found.key, "has no {}, one of this model's types of layers", layer_type);
   found = {found.key + "." + layer_type,
            own == found.object.end() || own->is_null() ? json::object() : *own};

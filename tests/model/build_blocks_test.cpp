@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "tests/model/chain_variants.h"
 #include "tests/model/materialize.h"
 
 namespace zeroth::model::build_blocks_test {
@@ -55,6 +56,32 @@ TEST_CASE("a tied weight is one tensor, an untied one is not") {
         blocks.back()->named_parameters()["weight"]);
     CHECK(same == (name == "qwen3_tied"));
   }
+}
+
+TEST_CASE("ranks can split a model if they can split each layer and each table") {
+  ModelSpec spec = chain_variant("gemma4_text");
+  CHECK_NOTHROW(require_divisible(spec, 4));
+  const auto refusal = [&] {
+    try {
+      require_divisible(spec, 4);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  spec.per_layer_input->vocab_size = 9;
+  CHECK(refusal().find("9 tokens of the vocabulary leave a rank without any") != std::string::npos);
+  spec.per_layer_input->vocab_size = 67;
+  spec.layers[1].num_kv_heads = 3;
+  CHECK(refusal().find("3 key/value heads are neither a multiple") != std::string::npos);
+  spec.layers[1].num_kv_heads = 1;
+  spec.quantization = QuantizationSpec{};
+  spec.hidden_size = 64;
+  spec.intermediate_size = 256;
+  spec.head_dim = 64;
+  CHECK(refusal().find("8 inputs of o_proj on a rank are no multiple") != std::string::npos);
+  spec.layers[1].head_dim = spec.layers[2].head_dim = 128;
+  CHECK(refusal().empty());
 }
 
 }  // namespace zeroth::model::build_blocks_test

@@ -181,19 +181,12 @@ TEST_CASE("gemma4_text has heads of two sizes, and inputs of each layer") {
   CHECK(spec.per_layer_input->size == 256);
   CHECK(spec.per_layer_input->vocab_size == 64);
   CHECK_FALSE(spec.experts);
-  CHECK(input_size(spec, 0) == 32 + 7 * 256);
-  CHECK(input_size(spec, 6) == 32 + 256);
-  CHECK(input_size(spec, 7) == 32);
+  CHECK(input_sizes(spec, 0) == std::vector<int64_t>{32, 256, 6 * 256});
+  CHECK(input_sizes(spec, 6) == std::vector<int64_t>{32, 256});
+  CHECK(input_sizes(spec, 7) == std::vector<int64_t>{32});
   CHECK_FALSE(parse_family("gemma4_text", {{"hidden_size_per_layer_input", 0}}).per_layer_input);
   CHECK_FALSE(
       parse_family("gemma4_text", {{"hidden_size_per_layer_input", nullptr}}).per_layer_input);
-  const json own = {{"2", {{"head_dim", 24}, {"num_key_value_heads", 2}}}};
-  const ModelSpec written =
-      parse_family("gemma4_text", with(small, {{"per_layer_config", own}, {"head_dim", 16}}));
-  CHECK(written.layer_head_dim(1) == 16);
-  CHECK(written.layer_head_dim(2) == 24);
-  CHECK(written.layer_kv_heads(2) == 2);
-  CHECK(written.layer_kv_heads(1) == 4);
   check_names(
       spec, {{"embedding.per_layer.weight", "model.embed_tokens_per_layer.weight"},
              {"embedding.per_layer.projection.weight", "model.per_layer_model_projection.weight"},
@@ -203,6 +196,29 @@ TEST_CASE("gemma4_text has heads of two sizes, and inputs of each layer") {
              {"layers.1.per_layer_projection.weight", "model.layers.1.per_layer_projection.weight"},
              {"layers.1.per_layer_norm.weight", "model.layers.1.post_per_layer_input_norm.weight"},
              {"layers.1.layer_scalar", "model.layers.1.layer_scalar"}});
+}
+
+TEST_CASE("layers of gemma4_text have sizes of their own by per_layer_config") {
+  const json small = {{"vocab_size_per_layer_input", 64}};
+  const json own = {{"2", {{"head_dim", 24}, {"num_key_value_heads", 2}}}};
+  const ModelSpec written =
+      parse_family("gemma4_text", with(small, {{"per_layer_config", own}, {"head_dim", 16}}));
+  CHECK(written.layer_head_dim(1) == 16);
+  CHECK(written.layer_head_dim(2) == 24);
+  CHECK(written.layer_kv_heads(2) == 2);
+  CHECK(written.layer_kv_heads(1) == 4);
+  CHECK(written.unknown_keys.empty());
+  // transformers writes the numbers of layers in one width.
+  const json padded = {{"05", {{"head_dim", 24}}}, {"11", {{"head_dim", 24}}}};
+  const ModelSpec twelve =
+      parse_family("gemma4_text", with(small, {{"num_hidden_layers", 12},
+                                               {"per_layer_config", padded},
+                                               {"global_head_dim", 32},
+                                               {"num_global_key_value_heads", nullptr}}));
+  CHECK(twelve.layer_head_dim(5) == 24);
+  CHECK(twelve.layer_head_dim(11) == 24);
+  CHECK(twelve.layer_head_dim(10) == 256);
+  CHECK(twelve.unknown_keys.empty());
 }
 
 TEST_CASE("the last layers of gemma4_text use keys and values of earlier ones") {
@@ -222,14 +238,31 @@ TEST_CASE("the last layers of gemma4_text use keys and values of earlier ones") 
   CHECK(carried_states(shared, 3).kv_layers == std::vector<int64_t>{2, 1});
   CHECK(carried_states(shared, 4).kv_layers == std::vector<int64_t>{1});
   CHECK(carried_states(shared, 5).kv_layers.empty());
-  CHECK(input_size(shared, 3) == 32 + 2 * 4 * (256 + 512));
+  CHECK(input_sizes(shared, 3) == std::vector<int64_t>{32, 2 * 4 * 256, 2 * 4 * 512});
+  CHECK(input_sizes(shared, 3, /*ranks=*/8) == std::vector<int64_t>{32, 2 * 8 * 256, 2 * 8 * 512});
   const auto layers = [](const json& value) { return json{{"per_layer_config", value}}; };
+  const json factors(128, 1.0), local = {{"rope_theta", 100.0}};
+  const json longrope = {{"full_attention",
+                          {{"rope_type", "longrope"},
+                           {"rope_theta", 100.0},
+                           {"original_max_position_embeddings", 64},
+                           {"short_factor", factors},
+                           {"long_factor", factors}}},
+                         {"sliding_attention", local}};
   check_refusals(
       "gemma4_text",
       {{with(five, {{"num_kv_shared_layers", 5}}), "num_kv_shared_layers is 5, expected a whole"},
        {with(five, {{"num_kv_shared_layers", 4}}), "no earlier layer is of the type of layer 1"},
-       {layers({{"3", json::object()}}), "per_layer_config has \"3\", expected an object"},
-       {layers({{"01", json::object()}}), "per_layer_config has \"01\", expected an object"},
+       {layers({{"3", json::object()}}), "per_layer_config has \"3\", expected one object"},
+       {layers({{"2", json::object()}, {"02", json::object()}}), "per_layer_config has \"2\""},
+       {layers({{"2x", json::object()}}), "per_layer_config has \"2x\", expected one object"},
+       {with(layers({{"2", {{"head_dim", 24}}}}), {{"rope_parameters", longrope}}),
+        "rope_parameters has longrope for heads of 24 dimensions beside 256"},
+       {{{"rope_parameters", {{"full_attention", nullptr}}}},
+        "rope_parameters has no full_attention"},
+       {{{"rope_parameters", json::object()}}, "rope_parameters has no full_attention"},
+       {with(kNoInputs, {{"enable_moe_block", true}, {"hidden_activation", "gelu"}}),
+        "hidden_activation is neither silu nor"},
        {layers({{"2", {{"intermediate_size", 8}}}}),
         "per_layer_config.2.intermediate_size is not supported for a single layer"},
        {layers({{"1", {{"head_dim", 24}}}}), "gives layers 0 and 1, which are of one type"},

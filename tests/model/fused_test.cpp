@@ -39,8 +39,8 @@ Tensor random(at::IntArrayRef sizes, torch::ScalarType dtype) {
 // Checks that `actual` is `exact`, in fp32, as its dtype rounds it: at most half of a unit in the
 // last place away, and the few roundings of fp32.
 void check_rounded_once(const Tensor& actual, const Tensor& exact) {
-  const double half = actual.scalar_type() == torch::kBFloat16 ? 0x1p-9
-                      : actual.scalar_type() == torch::kHalf   ? 0x1p-12
+  const double half = actual.scalar_type() == torch::kBFloat16 ? 0x1p-8
+                      : actual.scalar_type() == torch::kHalf   ? 0x1p-11
                                                                : 0;
   const double smallest = actual.scalar_type() == torch::kHalf ? 0x1p-25 : 0;  // half a subnormal
   CHECK(at::allclose(actual.to(torch::kFloat), exact, half + 0x1p-20, smallest));

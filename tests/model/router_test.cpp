@@ -113,4 +113,22 @@ TEST_CASE("positions that fill a row count neither as tokens nor in the gradient
   CHECK(x.grad()[2].abs().max().item<double>() == 0);
 }
 
+TEST_CASE("a rank without tokens counts none, whatever the mask") {
+  ModelSpec spec;
+  spec.hidden_size = 3;
+  spec.experts = ExpertsSpec{.num_experts = 3, .top_k = 1};
+  const auto tp =
+      std::make_shared<TensorParallel>(/*rank=*/3, /*size=*/4, TensorParallel::CommOptions{});
+  const Router router(spec, "layers.0", tp);
+  Parameters parameters = randomise(router);
+  MicroBatch batch;
+  batch.tokens = torch::zeros({1, 5}, torch::kLong);  // shards of two
+  batch.attention_mask = torch::ones({1, 5}, torch::kBool);
+  batch.router_sums = std::make_shared<RouterSums>();
+  router.forward(torch::rand({2, 3}), batch);
+  const RouterSums::Layer& layer = batch.router_sums->layers.at("layers.0");
+  CHECK(layer.tokens.item<int64_t>() == 0);
+  CHECK(layer.counts.sum().item<int64_t>() == 0);
+}
+
 }  // namespace zeroth::model::router_test

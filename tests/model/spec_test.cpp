@@ -102,6 +102,24 @@ TEST_CASE("of a layer's experts those count that a token passes") {
   CHECK(flops_per_token(spec, 1) == doctest::Approx(dense + 6 * (weights - 3 * 8 * 20)));
 }
 
+TEST_CASE("experts beside an MLP, inputs of layers, and keys that layers do not compute count") {
+  ModelSpec spec = llama();
+  const std::vector<double> plain = block_flops_per_token(spec, 5);
+  spec.experts =
+      ExpertsSpec{.num_experts = 7, .top_k = 2, .intermediate_size = 5, .beside_mlp = true};
+  spec.per_layer_input = PerLayerInputSpec{.vocab_size = 9, .size = 4};
+  spec.layers = {{.experts = true}, {}};
+  std::vector<double> blocks = block_flops_per_token(spec, 5);
+  CHECK(blocks[0] == 2 * 8 * 2 * 4);
+  CHECK(blocks[1] == plain[1] + 2 * 8 * (3 * 2 * 5 + 7 + 2 * 4));
+  CHECK(blocks[2] == plain[2] + 2 * 8 * 2 * 4);
+  spec = llama();
+  spec.layers = {{.k_is_v = true}, {.head_dim = 10, .num_kv_heads = 2, .kv_layer = 0}};
+  blocks = block_flops_per_token(spec, 5);
+  CHECK(blocks[1] == plain[1] - 2 * 8 * 6);
+  CHECK(blocks[2] == 2 * (2 * 8 * 20 + 3 * 8 * 20) + 4 * 20 * 3);
+}
+
 TEST_CASE("a gate of attention is a part of q's product") {
   ModelSpec spec = llama();
   const double plain = flops_per_token(spec, 5);

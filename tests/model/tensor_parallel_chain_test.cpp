@@ -40,12 +40,14 @@ MicroBatch batch_of(const ModelSpec& spec) {
   return batch;
 }
 
-// No bias is zero and no norm's weight one: a missing gradient would not show.
+// No bias is zero, and no norm's weight nor another factor one: a missing gradient would not show.
 struct Values final : WeightSource {
   void check(const std::string&, const std::vector<int64_t>&) override {}
   void read(const ParamSlice& part, Tensor out) override {
     torch::manual_seed(static_cast<uint64_t>(std::hash<std::string>()(part.name)));
-    out.copy_(torch::randn(out.sizes()).mul_(0.3).add_(part.name.ends_with("norm.weight") ? 1 : 0));
+    const bool is_factor = part.name.ends_with("norm.weight") || part.name.ends_with("scale") ||
+                           part.name.ends_with("layer_scalar");
+    out.copy_(torch::randn(out.sizes()).mul_(0.3).add_(is_factor ? 1 : 0));
   }
 };
 

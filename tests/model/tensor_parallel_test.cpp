@@ -26,6 +26,8 @@ TEST_CASE("tokens are cut into equal runs, of which the last ones are filled up"
   CHECK(run(9, 2).rows == 3);
   CHECK(run(9, 2).tokens == 3);
   CHECK(run(9, 3).tokens == 0);
+  CHECK(run(5, 3).first == 5);  // not beyond the tokens
+  CHECK(run(5, 3).tokens == 0);
   CHECK(run(1, 0).tokens == 1);
   CHECK(run(1, 1).tokens == 0);
   const Tensor x = torch::ones({5, 2});

@@ -108,6 +108,12 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("factors begin with 1, also those of a router") {
+  for (const char* name : {"layers.0.layer_scalar", "layers.0.experts.router.scale",
+                           "layers.0.experts.router.per_expert_scale"})
+    CHECK(torch::equal(read(name, 0, 4), torch::ones({4})));
+}
+
 TEST_CASE("a delta net begins with transformers' rates of decay") {
   CHECK(torch::equal(read("layers.0.delta_net.dt_bias", 0, 4), torch::ones({4})));
   const Tensor rates = read("layers.0.delta_net.A_log", 0, 100'000).exp();

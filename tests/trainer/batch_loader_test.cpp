@@ -68,6 +68,13 @@ TEST_CASE("training batches are int64 tensors of rows by the longest length") {
   CHECK(torch::equal(batch.attention_mask, torch::arange(8).lt(torch::tensor({{3}, {4}}))));
 }
 
+TEST_CASE("rows that nothing fills have no mask") {
+  const CountingDataset dataset(8, 8);
+  TrainDataLoader loader = in_order(dataset, partition(1, 1, 1, 0));
+  for (int64_t sample = 0; sample < 7; ++sample) CHECK(loader.next().attention_mask.defined());
+  CHECK_FALSE(loader.next().attention_mask.defined());  // sample 7, of 8 positions
+}
+
 TEST_CASE("without shuffling step s takes samples s*B .. s*B+B-1, whatever the ranks") {
   const CountingDataset dataset(100, 8);
   for (const int64_t world : {1, 2, 4}) {

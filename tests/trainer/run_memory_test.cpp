@@ -134,6 +134,31 @@ TEST_CASE(
   CHECK(products_of_estimate(large) == products);
 }
 
+TEST_CASE("activations are foretold where layers pass on inputs, keys and values") {
+  const Workbench bench;
+  bench.write("model/config.json", R"({
+    "model_type": "gemma4_text", "vocab_size": 448, "hidden_size": 64, "intermediate_size": 160,
+    "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "global_head_dim": 32, "sliding_window": 16, "max_position_embeddings": 128,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention",
+                    "sliding_attention", "full_attention"],
+    "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 16,
+    "vocab_size_per_layer_input": 448})");
+  for (const char* config :
+       {"{}", R"({"activation_checkpointing": {"number_checkpoints": 100}})"}) {
+    bench.write("ds.json", config);
+    for (const char* flags : {"", "--bf16"}) {
+      CAPTURE(std::string(config));
+      CAPTURE(std::string(flags));
+      const RunPlan plan = plan_of(bench, fmt::format("--micro-batch 40 {} --deepspeed {}", flags,
+                                                      (bench / "ds.json").string()));
+      const double found = ratio(plan);
+      CHECK(found > 0.95);
+      CHECK(found < 1.25);
+    }
+  }
+}
+
 TEST_CASE("an evaluation's activations are foretold, too") {
   const Workbench bench;
   write_model(bench, 448);

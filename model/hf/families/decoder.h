@@ -16,6 +16,7 @@ namespace zeroth::model {
 
 // Limits far beyond any existing model; with these, no size of a tensor overflows.
 inline constexpr int64_t kMaxLayers = 1 << 10;
+inline constexpr int64_t kMaxVocabSize = 1 << 24;
 inline constexpr int64_t kMaxWidth = 1 << 20;
 inline constexpr int64_t kMaxExperts = 1 << 12;
 inline constexpr int64_t kMaxExpertWidth = 16 * kMaxWidth;  // of all experts of a layer
@@ -64,6 +65,7 @@ struct ExpertKeys {
   const char* count = "num_experts";
   const char* top_k = "num_experts_per_tok";
   const char* size = "moe_intermediate_size";
+  const char* activation = "hidden_act";
   // Of missing keys.
   int64_t default_count = 0;
   std::optional<int64_t> default_top_k = {};

@@ -39,7 +39,7 @@ void read_experts(ConfigReader& config, ModelSpec& spec, const ExpertKeys& keys)
   }
   config.reject("router_jitter_noise");
   if (spec.activation != Activation::kSilu && spec.activation != Activation::kGeluTanh)
-    config.add_error("hidden_act", "is neither silu nor gelu_pytorch_tanh, which experts need");
+    config.add_error(keys.activation, "is neither silu nor gelu_pytorch_tanh, which experts need");
   spec.experts = experts;
   for (LayerSpec& layer : spec.layers) layer.experts = true;
 }

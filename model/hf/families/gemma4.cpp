@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/json/json.h"
 #include "model/hf/families/decoder.h"
@@ -36,6 +37,8 @@ constexpr NamePair kNames[] = {
 constexpr char kGlobalRope[] =
     R"({"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0})";
 
+constexpr char kLocalRope[] = R"({"rope_type": "default", "rope_theta": 10000.0})";
+
 bool is_full(const LayerSpec& layer) {
   return layer.window == 0;
 }
@@ -44,11 +47,14 @@ bool is_full(const LayerSpec& layer) {
 // without it the older keys are those of all layers without a window.
 void read_layer_sizes(ConfigReader& config, ModelSpec& spec) {
   constexpr const char* kKey = "per_layer_config";
+  constexpr const char* kHeadDim = "global_head_dim";
+  constexpr const char* kKvHeads = "num_global_key_value_heads";
+  config.find(kHeadDim);  // has no effect beside per_layer_config
+  const bool has_kv_heads = config.find(kKvHeads) != nullptr;
   if (!config.has(kKey)) {
-    const int64_t head_dim = config.size("global_head_dim", 512, kMaxWidth);
+    const int64_t head_dim = config.size(kHeadDim, 512, kMaxWidth);
     std::optional<int64_t> kv_heads;
-    constexpr const char* kKvHeads = "num_global_key_value_heads";
-    if (config.flag("attention_k_eq_v", false) && config.find(kKvHeads) != nullptr)
+    if (config.flag("attention_k_eq_v", false) && has_kv_heads)
       kv_heads = config.size(kKvHeads, {}, kMaxWidth);
     for (LayerSpec& layer : spec.layers) {
       if (!is_full(layer)) continue;
@@ -60,12 +66,14 @@ void read_layer_sizes(ConfigReader& config, ModelSpec& spec) {
   const json* const layers = config.find(kKey);
   if (layers == nullptr) return;
   if (!layers->is_object()) return config.add_error(kKey, "is no object of layers");
+  std::set<int64_t> known;
   for (const auto& [name, sizes] : layers->items()) {
-    int64_t index = -1;
-    std::from_chars(name.data(), name.data() + name.size(), index);
-    if (index < 0 || index >= spec.num_layers || std::to_string(index) != name ||
-        !sizes.is_object()) {
-      config.add_error(kKey, "has {}, expected an object for each of some layers from 0 to {}",
+    int64_t index = -1;  // transformers writes leading zeros: "05" beside "11"
+    const char* const end = name.data() + name.size();
+    const bool is_number = std::from_chars(name.data(), end, index).ptr == end;
+    if (!is_number || index < 0 || index >= spec.num_layers || !sizes.is_object() ||
+        !known.insert(index).second) {
+      config.add_error(kKey, "has {}, expected one object for each of some layers from 0 to {}",
                        quoted(json(name)), spec.num_layers - 1);
       continue;
     }
@@ -90,10 +98,14 @@ void check_layer_sizes(ConfigReader& config, ModelSpec& spec) {
     const int64_t same = first.try_emplace(full, index).first->second;
     if (head_dim != spec.layer_head_dim(same) || kv_heads != spec.layer_kv_heads(same))
       config.add_error("per_layer_config",
-                       "gives layers {} and {}, which are of one type, heads of other sizes", same,
-                       index);
-    (full ? spec.rope : spec.local_rope).head_dim = head_dim;
+                       "gives layers {} and {}, which are of one type, heads of different sizes",
+                       same, index);
+    RopeSpec& rope = full ? spec.rope : spec.local_rope;
+    rope.head_dim = head_dim;
     if (same != index) continue;
+    if (rope.scaling == RopeScaling::kLongRope && head_dim != spec.head_dim)
+      config.add_error("rope_parameters", "has longrope for heads of {} dimensions beside {}",
+                       head_dim, spec.head_dim);
     if (head_dim % 2 != 0)
       config.add_error("head_dim", "is {}, but rotary embeddings need an even number of dimensions",
                        head_dim);
@@ -133,7 +145,9 @@ void read_sparse(ConfigReader& config, ModelSpec& spec) {
       config.find(key);  // has no effect
     return;
   }
-  read_experts(config, spec, {.top_k = "top_k_experts", .has_aux_loss = false});
+  read_experts(
+      config, spec,
+      {.top_k = "top_k_experts", .activation = "hidden_activation", .has_aux_loss = false});
   spec.experts->router.has_scales = true;
   spec.experts->beside_mlp = true;
 }
@@ -141,8 +155,9 @@ void read_sparse(ConfigReader& config, ModelSpec& spec) {
 void read_per_layer_input(ConfigReader& config, ModelSpec& spec) {
   constexpr const char* kSize = "hidden_size_per_layer_input";
   constexpr const char* kVocabSize = "vocab_size_per_layer_input";
-  const int64_t vocab_size = config.size(kVocabSize, 262144);
+  config.find(kVocabSize);  // has no effect without the inputs
   if (config.is_null(kSize) || config.number(kSize, 256.0) == 0) return;
+  const int64_t vocab_size = config.size(kVocabSize, 262144, kMaxVocabSize);
   spec.per_layer_input = {.vocab_size = vocab_size, .size = config.size(kSize, 256, kMaxWidth)};
   require_width(config, kSize, spec.num_layers * spec.per_layer_input->size);
   const int64_t tokens = config.size("vocab_size", 0);
@@ -164,7 +179,9 @@ void read(ConfigReader& config, ModelSpec& spec) {
                 .theta_key = nullptr,
                 .layer_type = "full_attention",
                 .parameters = kGlobalRope},
-       .local_rope = RopeKeys{.theta_key = nullptr, .layer_type = "sliding_attention"},
+       .local_rope =
+           RopeKeys{
+               .theta_key = nullptr, .layer_type = "sliding_attention", .parameters = kLocalRope},
        .window = {.allowed = true, .size = 512, .has_layer_types = true, .full_every = 6}});
   config.reject("rope_scaling");
   if (config.is_null("sliding_window"))
@@ -176,7 +193,7 @@ void read(ConfigReader& config, ModelSpec& spec) {
   spec.embedding_multiplier = std::sqrt(static_cast<double>(spec.hidden_size));
   spec.rounds_embedding_multiplier = true;
   spec.logits_softcap = read_softcap(config, "final_logit_softcapping", 0);
-  // Of "vision", tokens of text see nothing.
+  // "vision" changes the attention of an image's tokens alone.
   if (config.text("use_bidirectional_attention", "vision") != "vision")
     config.reject("use_bidirectional_attention");
   if (!spec.layers.empty()) {
