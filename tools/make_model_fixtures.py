@@ -195,7 +195,7 @@ VARIANTS = {
     "gemma4_text": ("gemma4_text", ROTARY | dict(
         num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_window=7, pad_token_id=PADDING,
         layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2, use_double_wide_mlp=True,
-        hidden_size_per_layer_input=4, vocab_size_per_layer_input=64, final_logit_softcapping=3.0)),
+        hidden_size_per_layer_input=32, vocab_size_per_layer_input=64, final_logit_softcapping=3.0)),
     "gemma4_moe": ("gemma4_text", ROTARY | dict(
         head_dim=8, global_head_dim=16, sliding_window=7, pad_token_id=None,
         layer_types=["sliding_attention", "full_attention"], attention_k_eq_v=True, num_global_key_value_heads=1,
@@ -221,6 +221,8 @@ def scatter_norms(model):
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.3 * torch.randn_like(parameter))
+            if name.endswith("q_norm.weight") and model.config.model_type == "gemma4_text":
+                parameter.mul_(0.25)  # nothing else scales its scores: a softmax of large ones is a step
 
 
 def scatter_buffers(model):
@@ -249,7 +251,9 @@ def fill_padding(model):
     """transformers begins with zeros in that row. Files hold anything."""
     if padding_token(model) is not None:
         with torch.no_grad():
-            torch.nn.init.normal_(model.get_input_embeddings().weight[PADDING], 0.0, 0.2)
+            for name, parameter in model.named_parameters():
+                if parameter is model.get_input_embeddings().weight or "embed_tokens_per_layer" in name:
+                    torch.nn.init.normal_(parameter[PADDING], 0.0, 0.2)
 
 
 def use_old_rope_keys(folder):

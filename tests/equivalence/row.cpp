@@ -227,6 +227,7 @@ comm::MeshShape mesh_shape_of(const Row& row) {
 
 Row plain(const Row& row) {
   Row result = row;
+  const bool is_tied = row.model.ends_with("tied") || row.model.starts_with("gemma4");
   result.recompute = {};
   const bool reduces_each = row.zero.stage >= 2 && row.accumulation > 1 &&
                             (row.ranks > 1 || row.precision != configs::Precision::kFp32);
@@ -235,7 +236,7 @@ Row plain(const Row& row) {
   // With several stages, ZeRO stage 2 reduces once per step, as stage 1 does.
   const bool reduces_late = row.pipeline.is_on() && row.zero.stage == 2;
   if (reduces_late) result.zero.stage = 1;
-  if (!row.model.ends_with("tied") && (!reduces_each || reduces_late)) result.pipeline = {};
+  if (!is_tied && (!reduces_each || reduces_late)) result.pipeline = {};
   // These may change the order of sums.
   result.zero.reduce_scatter = row.zero.reduce_scatter;
   result.zero.reduce_bucket_elements = row.zero.reduce_bucket_elements;

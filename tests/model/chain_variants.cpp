@@ -163,15 +163,16 @@ void add_gemma4(const std::string& name, ModelSpec& spec) {
   spec.qk_norm = QkNorm::kPerHead;
   spec.v_norm = spec.layer_scalar = spec.tie_word_embeddings = true;
   spec.activation = Activation::kGeluTanh;
-  spec.per_layer_input = PerLayerInputSpec{.vocab_size = 67, .size = 4};
+  spec.per_layer_input = PerLayerInputSpec{.vocab_size = 67, .size = 24};
   spec.experts = ExpertsSpec{.num_experts = 8,
                              .top_k = 3,
                              .intermediate_size = 10,
                              .router = {.has_scales = true},
                              .beside_mlp = true};
   spec.rope = {.head_dim = 8, .scaling = RopeScaling::kProportional, .rotated_share = 0.5};
-  const LayerSpec local = {.window = 3, .rope = LayerRope::kLocal, .experts = true};
-  LayerSpec global = {.head_dim = 8, .num_kv_heads = 1, .k_is_v = true};
+  const LayerSpec local = {
+      .window = 3, .rope = LayerRope::kLocal, .score_scale = 0.1, .experts = true};
+  const LayerSpec global = {.head_dim = 8, .num_kv_heads = 1, .k_is_v = true, .score_scale = 0.1};
   spec.layers = {local, global, global};
   spec.layers[2].kv_layer = 1;
 }

@@ -117,7 +117,7 @@ TEST_CASE("experts beside an MLP, inputs of layers, and keys that layers do not 
   spec.layers = {{.k_is_v = true}, {.head_dim = 10, .num_kv_heads = 2, .kv_layer = 0}};
   blocks = block_flops_per_token(spec, 5);
   CHECK(blocks[1] == plain[1] - 2 * 8 * 6);
-  CHECK(blocks[2] == 2 * (2 * 8 * 20 + 3 * 8 * 20) + 4 * 20 * 3);
+  CHECK(blocks[2] == 2 * (2 * 8 * 40 + 3 * 8 * 20) + 4 * 40 * 3);
 }
 
 TEST_CASE("a gate of attention is a part of q's product") {
