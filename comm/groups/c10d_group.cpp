@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/machine/process_limits.h"
 #include "base/machine/timer.h"
 #include "comm/collective_info.h"
 #include "comm/groups/pair_link.h"
@@ -90,7 +91,9 @@ struct BackendState {
       std::erase(others, options.members.global_rank(backend->getRank()));
       return peer_reports->reports_from(others);
     }
-    return "its peers are not known";
+    // One of them may have ended for want of memory, without the time to say so.
+    const std::string limit = address_space_limit();
+    return limit.empty() ? "its peers are not known" : "its peers are not known; " + limit;
   }
   PeerReports* reports() const {
     if (options.reports) return options.reports.get();
