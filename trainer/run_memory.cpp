@@ -112,11 +112,6 @@ struct CarriedBytes {
   double own() const {
     return spec.per_layer_input ? per_element * static_cast<double>(spec.per_layer_input->size) : 0;
   }
-  bool any() const {
-    for (int64_t layer = 0; layer < spec.num_layers; ++layer)
-      if (into(layer) > 0) return true;
-    return false;
-  }
 };
 
 struct Vocabularies {
@@ -184,22 +179,19 @@ ProbedChain probe_chain(const RunPlan& plan, int64_t length) {
   extend_vocabulary(chain, small_probe, large_probe, {small, large, vocabulary});
   const model::VocabShard own(vocabulary, tensor_parallel);
   chain.chunk_tokens = model::default_chunk_rows(plan.device, options.dtype, own.max_local_size);
-  std::vector<double> times(static_cast<size_t>(plan.spec.num_layers) + 2,
-                            large_probe[1].seconds_per_token);
+  std::vector<double> times(static_cast<size_t>(plan.spec.num_layers) + 2);
   const CarriedBytes carried{
       plan.spec, ranks,
       static_cast<double>(c10::elementSize(options.dtype)) / static_cast<double>(ranks)};
-  if (kinds.kinds.size() > 1 || carried.any()) {
-    std::vector<engine::ProbedBlock> probes = {large_probe[1]};
-    for (size_t kind = 1; kind < kinds.kinds.size(); ++kind)
-      probes.push_back(probe(small, {kinds.kinds[kind]})[1]);
-    for (size_t layer = 0; layer < kinds.of_layer.size(); ++layer) {
-      chain.layers.push_back(probes[kinds.of_layer[layer]].bytes);
-      const auto index = static_cast<int64_t>(layer);
-      add_carried(chain.layers.back(), carried.into(index) - carried.own(),
-                  carried.into(index + 1));
-      times[layer + 1] = probes[kinds.of_layer[layer]].seconds_per_token;
-    }
+  std::vector<engine::ProbedBlock> probes = {large_probe[1]};
+  for (size_t kind = 1; kind < kinds.kinds.size(); ++kind)
+    probes.push_back(probe(small, {kinds.kinds[kind]})[1]);
+  for (size_t layer = 0; layer < kinds.of_layer.size(); ++layer) {
+    const engine::ProbedBlock& alike = probes[kinds.of_layer[layer]];
+    const auto index = static_cast<int64_t>(layer);
+    chain.layers.push_back(alike.bytes);
+    add_carried(chain.layers.back(), carried.into(index) - carried.own(), carried.into(index + 1));
+    times[layer + 1] = alike.seconds_per_token;
   }
   times.front() = large_probe.front().seconds_per_token;
   const double few = small_probe.back().seconds_per_token,

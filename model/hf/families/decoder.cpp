@@ -118,12 +118,7 @@ void read_heads(ConfigReader& config, const DecoderKeys& keys, ModelSpec& spec) 
     require_multiple(config, "hidden_size", spec.hidden_size, "num_attention_heads",
                      spec.num_heads);
   }
-  require_multiple(config, "num_attention_heads", spec.num_heads, "num_key_value_heads",
-                   spec.num_kv_heads);
-  if (spec.num_heads * spec.head_dim > kMaxWidth) {
-    config.add_error("num_attention_heads", "{} x head_dim {}, expected at most {}", spec.num_heads,
-                     spec.head_dim, kMaxWidth);
-  }
+  check_heads(config, spec.num_heads, spec.num_kv_heads, spec.head_dim);
 }
 
 }  // namespace
@@ -242,6 +237,13 @@ double read_dropout(ConfigReader& config, const std::string& key, double fallbac
 double read_softcap(ConfigReader& config, const char* key, double fallback) {
   const bool null = config.has(key) && config.find(key) == nullptr;
   return null || (fallback == 0 && !config.has(key)) ? 0 : config.positive(key, fallback);
+}
+
+void check_heads(ConfigReader& config, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+  require_multiple(config, "num_attention_heads", heads, "num_key_value_heads", kv_heads);
+  if (heads * head_dim > kMaxWidth)
+    config.add_error("num_attention_heads", "{} x head_dim {}, expected at most {}", heads,
+                     head_dim, kMaxWidth);
 }
 
 void require_multiple(ConfigReader& config, const char* key, int64_t value, const char* divisor_key,

@@ -130,6 +130,8 @@ double read_dropout(ConfigReader& config, const std::string& key, double fallbac
 double read_softcap(ConfigReader& config, const char* key, double fallback);
 void require_multiple(ConfigReader& config, const char* key, int64_t value, const char* divisor_key,
                       int64_t divisor);
+// Adds errors unless the heads can share those of keys and values, and are not too wide together.
+void check_heads(ConfigReader& config, int64_t heads, int64_t kv_heads, int64_t head_dim);
 
 // The names of norms after attention and MLP, in models that normalize nothing before them.
 std::span<const NamePair> post_norm_names();

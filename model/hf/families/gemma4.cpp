@@ -109,11 +109,7 @@ void check_layer_sizes(ConfigReader& config, ModelSpec& spec) {
     if (head_dim % 2 != 0)
       config.add_error("head_dim", "is {}, but rotary embeddings need an even number of dimensions",
                        head_dim);
-    require_multiple(config, "num_attention_heads", spec.num_heads, "num_key_value_heads",
-                     kv_heads);
-    if (spec.num_heads * head_dim > kMaxWidth)
-      config.add_error("num_attention_heads", "{} x head_dim {}, expected at most {}",
-                       spec.num_heads, head_dim, kMaxWidth);
+    check_heads(config, spec.num_heads, kv_heads, head_dim);
   }
 }
 
